@@ -114,6 +114,7 @@ def values_of(system: System) -> dict[str, Any]:
         "skin": neighbors.skin,
         "steps": system.steps,
         "reshaped": system.reshaped,
+        "given": dict(system.given),
     }
 
 
@@ -131,7 +132,7 @@ def restore(system: System, restored: Restored, measure: bool) -> None:
     first, count = rows_block(system)
     ids = np.arange(first, first + count)
     rows: dict[str, np.ndarray] = {}
-    system.reshaped = bool(values.get("reshaped"))
+    system.reshaped, system.given = bool(values.get("reshaped")), dict(values.get("given", {}))
     for name in _arrays(system):
         rest = restored.shape(name)[1:]
         rows[name] = restored.read(name, (first, *(0 for _ in rest)), (count, *rest))

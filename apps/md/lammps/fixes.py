@@ -48,7 +48,11 @@ CORRECTIONS = {
     "temp/rescale": "N T T WINDOW FRACTION",
     "temp/berendsen": "T T DAMPING",
     "momentum": "N and linear X Y Z, angular, rescale",
+    "heat": "N FLUX, and region of a block",
+    "thermal/conductivity": "N AXIS NBIN, and swap",
+    "viscosity": "N DIM AXIS NBIN, swap, and vtarget",
 }
+SWAPS = ("thermal/conductivity", "viscosity")  # which count what they exchange
 OF_GROUPS = ("nve", LIMITED, UNMOVED, DRIVEN, "nvt", "langevin", "temp/csvr", *CORRECTIONS)
 
 Settings = Iterator[tuple[str, Any, int]]  # key, value, line
@@ -176,9 +180,9 @@ def motion_of(given: dict[str, Fix], minimizes: bool, unit: float, spacing: Sequ
     if driving:
         each_driven = [{**driven(fix.words[1:], spacing), "group": fix.group} for fix in driving]
         yield "dynamics.drives", each_driven, driving[-1].line
-    each = [fix for fix in given.values() if fix.words[0] in CORRECTIONS]
+    each = {name: fix for name, fix in given.items() if fix.words[0] in CORRECTIONS}
     if each:
-        yield "dynamics.corrections", [_correction(fix) for fix in each], each[-1].line
+        yield "dynamics.corrections", [_correction(*one) for one in each.items()], max(e.line for e in each.values())
 
 
 def _groups(given: dict[str, Fix]) -> Settings:
@@ -251,6 +255,25 @@ def corrected(style: str, words: list[str]) -> dict[str, Any]:
             else:
                 raise known
         return found
+    if style == "heat":
+        if len(words) not in (2, 9) or not all(map(is_number, words[:2] + words[3:])):
+            raise known
+        found = {"kind": "heat", "every": int(words[0]), "power": float(words[1])}
+        return {**found, "within": [*map(float, words[3:])]} if words[2:] else found
+    if style in SWAPS:
+        axes = 1 if style == "thermal/conductivity" else 2
+        options = dict(zip(words[axes + 2 :: 2], words[axes + 3 :: 2], strict=False))
+        numbers = [words[0], words[axes + 1], options.get("swap", "1")] if len(words) > axes + 1 else [""]
+        sound = all(map(str.isdigit, numbers)) and {*words[1 : axes + 1]} <= {"x", "y", "z"}
+        if not sound or not options.keys() <= {"swap", "vtarget"} or len(words) % 2 != axes % 2:
+            raise known
+        found = {"kind": "swap_energy" if axes == 1 else "swap_momentum", "every": int(words[0]), "across": words[axes]}
+        found |= {"bins": int(numbers[1]), "pairs": int(numbers[2])}
+        if axes == 2:
+            found["dim"] = words[1]
+        if options.get("vtarget", "INF") != "INF":
+            found["speed"] = float(options["vtarget"])
+        return found
     rescales = style == "temp/rescale"
     if len(words) != (5 if rescales else 3) or not all(map(is_number, words)):
         raise known
@@ -263,9 +286,9 @@ def corrected(style: str, words: list[str]) -> dict[str, Any]:
     return found if last == first else {**found, "ramp_to": last}
 
 
-def _correction(fix: Fix) -> dict[str, Any]:
+def _correction(name: str, fix: Fix) -> dict[str, Any]:
     style, *words = fix.words
-    found = {**corrected(style, words), "group": fix.group}
+    found = {**corrected(style, words), "group": fix.group, **({"name": name} if style in SWAPS else {})}
     return found if fix.counted is None else {**found, "counted": fix.counted}
 
 

@@ -36,6 +36,7 @@ stress/atom stress/cartesian stress/cylinder stress/mop stress/mop/profile stres
 temp/com temp/deform temp/partial temp/profile temp/ramp temp/region temp/rotate ti torque/chunk vacf
 vacf/chunk vcm/chunk viscosity/cos voronoi/atom xrd
 """  # styles of compute for particles as hpckit has them
+OF_PARTS = ("temp/partial", "temp/region", "reduce/region", "chunk/atom")  # known beside the kinds of the table
 MAKERS = {"region", "lattice", "create_box", "create_atoms", "read_data", "read_restart"}  # of particles and types
 PLAIN = ("sc", "bcc", "fcc", "diamond")  # lattices that settings have
 FROM_SCRIPT = ("lattice", "density", "edge", "cells", "tilt", "fractions")  # what its particles stand for
@@ -299,7 +300,7 @@ class ParticleCommands:
                 f"compute {name} {group} {style}: LAMMPS has no such compute, or not of atoms and molecules"
             )
         self.script.computes[name] = group, style, *rest
-        if style.removesuffix("/omp").removesuffix("/kk") not in (*get_args(Kind), "temp/partial", "chunk/atom"):
+        if style.removesuffix("/omp").removesuffix("/kk") not in (*get_args(Kind), *OF_PARTS):
             self.script.note(f"compute {style} is passed over: see the section analysis")
 
     def _require_groups(self, what: str, names: Iterable[str]) -> None:

@@ -10,6 +10,7 @@ from typing import Any, get_args
 from pydantic import ValidationError
 
 from hpckit.apps.md.lammps.fix_commands import FixCommands
+from hpckit.apps.md.lammps.fixes import SWAPS
 from hpckit.apps.md.lammps.particles import ParticleCommands
 from hpckit.apps.md.lammps.state import ScriptState
 from hpckit.apps.md.settings.averages import Average, Correlation, Profile, Sampled
@@ -69,7 +70,8 @@ class TableCommands:
         table = Table.model_validate({"computed": [*plain.values()], "formulas": formulas})
         left = {name for name, each in computed.items() if any(map(table.unknown_of_particles, each.get("of", ())))}
         computed = {name: each for name, each in computed.items() if name not in left}
-        table = Table.model_validate({"computed": [*computed.values()], "formulas": formulas})
+        exchanged = [name for name, fix in self.fixes.named.items() if fix.words[0] in SWAPS]
+        table = Table.model_validate({"computed": [*computed.values()], "formulas": formulas, "exchanged": exchanged})
         kept = [each for each in given if not table.unknown_of(each)]
         sampled = {
             "averages": tuple(each for each in kept if type(each) is Average),
@@ -90,6 +92,7 @@ class TableCommands:
         whole: dict[str, Any] = {
             "columns": columns,
             "computed": [each for name, each in computed.items() if name in reached | since],
+            "exchanged": [name for name in exchanged if f"f_{name}" in reached],
             "formulas": [each for each in formulas if f"v_{each['name']}" in reached],
             **{key: [each.model_dump(exclude_defaults=True) for each in found] for key, found in sampled.items()},
         }
@@ -219,13 +222,19 @@ class TableCommands:
             if style == "temp/partial":
                 each["along"] = [axis for axis, flag in zip(AXES, words, strict=False) if flag == "1"]
                 sound = len(words) == 3 and bool(each["along"])
+            elif style == "temp/region":
+                each |= {"kind": "temp", "within": self.script.block(words[0]) if len(words) == 1 else None}
+                sound = each["within"] is not None
             elif style == "msd":
                 options = dict(zip(words[::2], words[1::2], strict=False))
                 each["centered"] = options.get("com") == "yes"
                 sound = options.keys() <= {"com"}
             elif style == "pressure":
                 sound = words == ["thermo_temp"] and group == "all"
-            elif style == "reduce":
+            elif style in ("reduce", "reduce/region"):
+                if style == "reduce/region":
+                    each |= {"kind": "reduce", "within": self.script.block((words or [""])[0])}
+                    words = words[1:] if each["within"] else []
                 each["how"], each["of"] = (words or [""])[0], words[1:]
                 sound = each["how"] in REDUCTIONS and len(words) > 1 and "replace" not in words
             elif style == "rdf":

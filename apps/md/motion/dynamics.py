@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,21 @@ from hpckit.apps.md.motion.groups import ALL, CountedOf, PushOn, named_in
 from hpckit.apps.md.start import Start
 from hpckit.errors import InputError
 from hpckit.md.external.fields import ExternalFields, Mirror, Wall
-from hpckit.md.external.groups import ParticleGroup, Warmth
+from hpckit.md.external.groups import ParticleGroup, Some, Warmth, Within
 from hpckit.md.external.pushes import ElectricField, Flat, Friction, Indenter, Leash, Push, Tether
 from hpckit.md.granular.rolling import Rolling
 from hpckit.md.motion.barostats import MTK, CellRescaling
 from hpckit.md.motion.baths import Baths
-from hpckit.md.motion.corrections import Corrected, Drive, Driven, Rescaling, Stilling, WeakCoupling
+from hpckit.md.motion.corrections import (
+    Corrected,
+    Drive,
+    Driven,
+    Exchange,
+    HeatSource,
+    Rescaling,
+    Stilling,
+    WeakCoupling,
+)
 from hpckit.md.motion.deformation import Deformation
 from hpckit.md.motion.dynamics import NVE, Dynamics
 from hpckit.md.motion.easing import WeakBox
@@ -150,6 +160,15 @@ def _corrected(config: Config, start: Start | None, moving: Dynamics) -> Dynamic
         if each.kind == "momentum":
             every.append(Stilling(group, _dims(each.linear), each.angular, each.energy, each.every))
             continue
+        if each.kind == "heat":
+            every.append(HeatSource(within(group, each.within), each.power, each.every))
+            continue
+        if each.kind in ("swap_energy", "swap_momentum"):
+            along = None if each.kind == "swap_energy" else "xyz".index(each.dim)
+            slabs = "xyz".index(each.across), each.bins, each.pairs
+            swapped = Exchange(each.name, group, *slabs, along, every=each.every)
+            every.append(swapped if each.speed is None else replace(swapped, speed=each.speed))
+            continue
         last = each.temperature if each.ramp_to is None else each.ramp_to
         what: dict[str, Any] = {"every": each.every, "warmth": warmth_of(start, counted)}
         if each.kind == "rescale":
@@ -170,6 +189,14 @@ def group_of(start: Start | None, *names: str) -> ParticleGroup | None:
     if ALL in names or start is None:
         return None
     return ParticleGroup(np.logical_or.reduce([start.members(name) for name in names])) if names else None
+
+
+def within(group: ParticleGroup | None, block: Sequence[float] | None) -> Some:
+    """Those of a group that are in a block at the time; without a block all of it."""
+    if block is None:
+        return group
+    xlo, xhi, ylo, yhi, zlo, zhi = block
+    return Within(group, (xlo, ylo, zlo), (xhi, yhi, zhi))
 
 
 def warmth_of(start: Start | None, counted: CountedOf) -> Warmth:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AllowInfNan, Field, field_validator, model_validator
+from pydantic import AllowInfNan, BeforeValidator, Field, model_validator
 
 from hpckit.io.settings import Section
 
@@ -16,23 +16,24 @@ ALL = "all"
 AXES: tuple[Axis, ...] = ("x", "y", "z")
 
 
+def _opened(block: Any) -> Any:
+    """JSON has no inf: an open end is null in it."""
+    if not isinstance(block, list | tuple):
+        return block
+    return tuple((-math.inf, math.inf)[k % 2] if end is None else end for k, end in enumerate(block))
+
+
+# Low and high end along x, y and z.
+Block = Annotated[tuple[End, End, End, End, End, End], BeforeValidator(_opened)]
+
+
 class GroupOf(Section):
     """Some of the particles, as they start: those that are all of what is given."""
 
     name: str = Field(min_length=1, description="the name by which other settings call it")
     types: tuple[int, ...] = Field((), description="types, from 1")
     ids: tuple[str, ...] = Field((), description="numbers of particles, from 1: '7' or '10:20'")
-    block: tuple[End, End, End, End, End, End] | None = Field(
-        None, description="low and high end along x, y and z of where they start"
-    )
-
-    @field_validator("block", mode="before")
-    @classmethod
-    def _open_ends(cls, block: Any) -> Any:
-        """JSON has no inf: an open end is null in it."""
-        if not isinstance(block, list | tuple):
-            return block
-        return tuple((-math.inf, math.inf)[k % 2] if end is None else end for k, end in enumerate(block))
+    block: Block | None = Field(None, description="low and high end along x, y and z of where they start")
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -151,11 +152,21 @@ class VelocityOf(Section):
 class CorrectionOf(Section):
     """What is done to the velocities of a group after a step."""
 
-    kind: Literal["rescale", "berendsen", "momentum"] = Field(
+    kind: Literal["rescale", "berendsen", "momentum", "heat", "swap_energy", "swap_momentum"] = Field(
         description="rescale: scaled to a temperature, from which it is off by more than `window`; berendsen: scaled"
         " toward a temperature, in a time `damping`; momentum: without their mean along `linear`, and without the"
-        " rotation of the group with `angular`"
+        " rotation of the group with `angular`; heat: given `power`, scaled about their mean; swap_energy,"
+        " swap_momentum: pairs of particles of two slabs, the first of `bins` and the middle one, change energies or"
+        " momenta (Mueller-Plathe)"
     )
+    name: str = Field("", description="of swaps: f_NAME of table.exchanged is what was exchanged so far")
+    within: Block | None = Field(None, description="of heat: whose, those in a block at the time; none: the group")
+    power: float = Field(0.0, description="of heat: energy in a unit of time")
+    across: Axis = Field("z", description="of swaps: dim of the slabs")
+    bins: int = Field(20, ge=2, description="of swaps: an even number of slabs")
+    pairs: int = Field(1, ge=1, description="of swaps: pairs at a time")
+    dim: Axis = Field("x", description="of swap_momentum: dim of the momentum")
+    speed: float | None = Field(None, gt=0, description="of swap_momentum: those next to it; none: the fastest")
     group: str = Field(ALL, description="the group")
     every: int = Field(1, ge=1, description="steps between two corrections")
     before: int = Field(0, ge=0, description="steps before this stage that `every` counts, too")
@@ -170,6 +181,15 @@ class CorrectionOf(Section):
     linear: tuple[Axis, ...] = Field((), description="dims in which momentum takes the mean velocity away")
     angular: bool = Field(False, description="whether momentum takes the rotation away")
     energy: bool = Field(False, description="whether momentum scales the velocities to the kinetic energy before")
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        swaps = self.kind.startswith("swap")
+        if swaps and (self.bins % 2 or not self.name):
+            raise ValueError(f"corrections {self.kind} need a name, and an even number of bins, not {self.bins}")
+        if self.within is not None and self.kind != "heat":
+            raise ValueError(f"corrections {self.kind} are of a group: within is for heat")
+        return self
 
 
 def named_in(dynamics: Any) -> Iterator[tuple[str, str]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.apps.md.motion.dynamics import group_of
+from hpckit.apps.md.motion.dynamics import group_of, within
 from hpckit.apps.md.output.averages import Averages
 from hpckit.apps.md.output.of_particles import Binned, OfParticles, distances, finished, reduced, sample
 from hpckit.apps.md.potentials import reaches
@@ -19,7 +19,7 @@ from hpckit.apps.md.settings.table import AVERAGED, COMPUTED, ENERGIES, FROM_STA
 from hpckit.apps.md.start import Start
 from hpckit.comm.agree import max_of_ranks, share_numbers
 from hpckit.io.checkpoint.state import Piece, Restored
-from hpckit.md.external.groups import ParticleGroup, Warmth, center_of, unwrapped, weighted_sums
+from hpckit.md.external.groups import ParticleGroup, Some, Warmth, center_of, unwrapped, weighted_sums
 from hpckit.md.saved import rows_block, rows_by_id
 from hpckit.md.system import System
 from hpckit.md.thermo import Thermo, add_ranks, mass_density, tail_energy
@@ -108,13 +108,15 @@ class TableColumns:
         def computed(name: str) -> Any:
             given = self.computed[name]
             if given.kind == "reduce":
-                return reduced(given, self._of_particles(self.groups[name], named))
+                return reduced(given, self._of_particles(within(self.groups[name], given.within), named))
             return self._table(given) if given.width else self._vector(given, self.groups[name], thermo)
 
         @cache
         def named(name: str, divides: bool = False, whole: bool = False) -> Any:
             if whole:
                 return computed(name)
+            if name[2:] in self.table.exchanged and name.startswith("f_"):
+                return self.system.given.get(name[2:], 0.0)
             if match := AVERAGED.match(name):
                 row, part = int(match[2] or 1), int(match[3] or 0)
                 given = self.averages.named(match[1])
@@ -148,7 +150,7 @@ class TableColumns:
         rows: list[float] = found[:, int(match[2]) - 1].tolist() if match[2] else [*found[1:]]
         return rows
 
-    def _of_particles(self, group: ParticleGroup | None, scalar: Callable[[str], float]) -> OfParticles:
+    def _of_particles(self, group: Some, scalar: Callable[[str], float]) -> OfParticles:
         """The numbers of the particles of a group on this rank."""
         return OfParticles(self.system, group, self.computed, self.groups, self.formulas, scalar)
 
@@ -215,7 +217,7 @@ class TableColumns:
         system = self.system
         if given.kind in ("temp", "temp/deform", "ke"):
             x, y, z = (axis in given.along for axis in "xyz")
-            warmth = Warmth(group, (x, y, z), given.kind == "temp/deform")
+            warmth = Warmth(within(group, given.within), (x, y, z), given.kind == "temp/deform")
             motion = warmth.motion(system)
             if given.kind == "ke":
                 return (0.5 * float(motion[:3].sum()),)

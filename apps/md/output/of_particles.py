@@ -14,7 +14,7 @@ from hpckit.apps.md.settings.table import COMPUTED, Computed
 from hpckit.comm.agree import max_of_ranks
 from hpckit.kernels.particles.records.dispatch import types_of
 from hpckit.md import snapshots
-from hpckit.md.external.groups import ParticleGroup, slots_of, sums_by
+from hpckit.md.external.groups import ParticleGroup, Some, slots_of, sums_by
 from hpckit.md.observables.frame import part_of
 from hpckit.md.observables.radial import RadialDistribution
 from hpckit.md.system import System
@@ -26,14 +26,14 @@ ROUNDED = 0.5  # of a bin, that a number of bins may be off
 
 
 class OfParticles:
-    """The numbers of the particles of a group on this rank, None for all particles, at one step. scalar: the value of
+    """The numbers of the particles of a group on this rank at one step. scalar: the value of
     another name in a formula.
     """
 
     def __init__(
         self,
         system: System,
-        group: ParticleGroup | None,
+        group: Some,
         computed: Mapping[str, Computed],
         groups: Mapping[str, ParticleGroup | None],
         formulas: Mapping[str, str],

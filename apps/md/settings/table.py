@@ -9,7 +9,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from hpckit.apps.md.motion.groups import ALL, AXES, Axis
+from hpckit.apps.md.motion.groups import ALL, AXES, Axis, Block
 from hpckit.apps.md.settings.averages import OF_BINS, OF_PARTICLES, Average, Correlation, Profile, Sampled
 from hpckit.apps.md.settings.formulas import names_in, value_of
 from hpckit.io.settings import Section
@@ -119,6 +119,9 @@ class Computed(Section):
     )
     group: str = Field(ALL, description="the group")
     along: tuple[Axis, ...] = Field(AXES, min_length=1, description="of temp: dims of the velocities")
+    within: Block | None = Field(
+        None, description="of temp and reduce: low and high end along x, y, z of where particles are; none: all"
+    )
     centered: bool = Field(False, description="of msd: without the displacement of the center of mass")
     how: Reduction = Field("sum", description="of reduce")
     of: tuple[str, ...] = Field((), description="of reduce: x, vx, fx, …, c_NAME and v_NAME of particles")
@@ -132,6 +135,8 @@ class Computed(Section):
     def _fits(self) -> Self:
         if (self.kind == "reduce") != bool(self.of):
             raise ValueError(f"table.computed.of is for reduce, which needs it: {self.name} is {self.kind}")
+        if self.within is not None and self.kind not in ("temp", "reduce"):
+            raise ValueError(f"table.computed.within is for temp and reduce: {self.name} is {self.kind}")
         return self
 
     @property
@@ -183,6 +188,11 @@ class Table(Section):
     averages: tuple[Average, ...] = Field((), description="means over steps; columns f_NAME are their last ones")
     profiles: tuple[Profile, ...] = Field((), description="means over particles in bins, and over steps")
     correlations: tuple[Correlation, ...] = Field((), description="correlations of columns in time")
+    exchanged: tuple[str, ...] = Field(
+        (),
+        description="names of dynamics.corrections: f_NAME is the energy that the middle slab got so far, or the"
+        " momentum that the first one got",
+    )
     counts: Literal["run", "stage"] = Field(
         "run",
         description="whose steps and time the columns step and time count: of the whole run or of the stage",
@@ -231,6 +241,8 @@ class Table(Section):
             wide = one.width if one is not None else 0
             sound = int(match[3] or (1 if wide == 1 else 0)) in range(1, wide + 1)
             return "" if kept and sound else f"{match[2]} of {name} is not kept, or has no such column"
+        if name in {f"f_{each}" for each in self.exchanged}:
+            return ""
         if match := AVERAGED.match(name):
             one = next((each for each in self.sampled if each.name == match[1]), None)
             row, part = int(match[2] or 0), int(match[3] or 0)

@@ -281,6 +281,9 @@ def _wrong_averages(it: Settings) -> Iterator[str]:
     names = [each.file for each in dict.fromkeys(one for table in tables for one in table.sampled) if each.file]
     if twice := {*(name for name in names if names.count(name) > 1), *({*names} & {*TAKEN})}:
         yield f"table.averages: {', '.join(sorted(twice))} is a file of something else: give another name"
+    given = {each.name for stage in it.staged for each in stage.dynamics.corrections}
+    if unknown := {name for table in tables for name in table.exchanged} - given:
+        yield f"table.exchanged: there are no dynamics.corrections {', '.join(sorted(unknown))}"
     along = {dim for table in tables for each in table.profiles for dim in each.bins.along}
     if ends := along & {*it.system.follows}:
         yield f"table.profiles: no bins go along {', '.join(sorted(ends))}, where the ends of the box follow particles"

@@ -33,9 +33,34 @@ class ParticleGroup:
         return self._here
 
 
-def slots_of(system: System, group: ParticleGroup | None) -> Any:
+@dataclass(frozen=True)
+class Within:
+    """Those of a group, None for all particles, that are in a block at the time. low, high: its ends along x, y, z."""
+
+    group: ParticleGroup | None
+    low: tuple[float, float, float]
+    high: tuple[float, float, float]
+
+    def slots(self, system: System) -> Any:
+        """As `ParticleGroup.slots`."""
+        places, to_device = system.particles.positions[: system.particles.slots, :3], system.device.to_device
+        here = (places >= to_device(np.array(self.low))) & (places <= to_device(np.array(self.high)))
+        return slots_of(system, self.group) & here.all(axis=1)
+
+
+Some = ParticleGroup | Within | None  # None: all particles
+
+
+def slots_of(system: System, group: Some) -> Any:
     """Which slots of this rank have particles of a group, None for all particles: bool[slots], on the device."""
     return system.particles.ids[: system.particles.slots] >= 0 if group is None else group.slots(system)
+
+
+def count_of(system: System, group: Some) -> int:
+    """How many particles a group has; collective for those in a block."""
+    if isinstance(group, Within):
+        return int(weighted_sums(system, group, system.device.xp.ones((system.particles.slots, 1)))[0])
+    return system.count if group is None else group.count
 
 
 @dataclass(frozen=True)
@@ -44,14 +69,15 @@ class Warmth:
     temp/partial of LAMMPS). thermal: less the flow of a box that changes (temp/deform).
     """
 
-    group: ParticleGroup | None = None
+    group: Some = None
     along: tuple[bool, bool, bool] = (True, True, True)
     thermal: bool = False
 
     def freedom(self, system: System) -> float:
-        """Its degrees of freedom, less those of the center of mass. Constraints are those of all particles."""
-        count = system.count if self.group is None else self.group.count
-        whole = freedom(system) if self.group is None else system.dims * (count - 1)
+        """Its degrees of freedom, less those of the center of mass; collective for those in a block. Constraints are
+        those of all particles.
+        """
+        whole = freedom(system) if self.group is None else system.dims * (count_of(system, self.group) - 1)
         return max(whole * sum(self.along[: system.dims]) / system.dims, 0.0)
 
     def motion(self, system: System) -> np.ndarray:
@@ -99,7 +125,7 @@ def scale(
                 particles.velocities[: particles.slots, dim][here] *= factor
 
 
-def weighted_sums(system: System, group: ParticleGroup | None, columns: Any) -> np.ndarray:
+def weighted_sums(system: System, group: Some, columns: Any) -> np.ndarray:
     """Collective: the sums over a group, None for all particles, of columns [slots, k] of this rank: float64[k]."""
     rows = system.device.to_host(columns[slots_of(system, group)])
     if not system.forces.exact:

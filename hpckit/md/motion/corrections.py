@@ -1,4 +1,6 @@
-"""What is done to velocities after a step, of a group of the particles: fix temp/rescale, temp/berendsen, momentum."""
+"""What is done to velocities after a step, of a group of the particles: fix temp/rescale, temp/berendsen, momentum,
+heat, thermal/conductivity, viscosity.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,18 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from hpckit.collectives.whole import rows_of_ranks
 from hpckit.errors import BlowUpError
-from hpckit.md.external.groups import ParticleGroup, Warmth, center_of, scale, slots_of, unwrapped, weighted_sums
+from hpckit.md.external.groups import (
+    ParticleGroup,
+    Some,
+    Warmth,
+    center_of,
+    scale,
+    slots_of,
+    unwrapped,
+    weighted_sums,
+)
 from hpckit.md.motion.dynamics import Dynamics
 from hpckit.md.system import System
 
@@ -88,6 +100,96 @@ class Stilling:
             unturned(system, self.group)
         if self.energy and (now := Warmth(self.group).doubled(system)):
             scale(system, self.group, math.sqrt(before / now))
+
+
+@dataclass(frozen=True)
+class HeatSource:
+    """Gives particles an energy in a unit of time, below 0: takes it, by a factor of their velocities about their mean,
+    which stays.
+    """
+
+    group: Some
+    power: float
+    every: int = 1
+
+    def act(self, system: System, dt: float, share: float) -> None:
+        """Collective: see `Correction.act`. Raises `BlowUpError` where they have less than is taken."""
+        particles, xp, masses = system.particles, system.device.xp, system.slot_masses[:, None]
+        v = particles.velocities[: particles.slots, :3]
+        columns = xp.concatenate([masses * v, masses, masses * (v * v).sum(axis=1)[:, None]], axis=1)
+        *momenta, mass, motion = weighted_sums(system, self.group, columns).tolist()
+        mean = np.array(momenta) / mass if mass else np.zeros(3)
+        free = 0.5 * system.units.energy * (motion - mass * float(mean @ mean))
+        left = free + self.power * self.every * dt
+        if not left >= 0 or not free > 0:
+            raise BlowUpError(
+                f"particles have a kinetic energy of {free:g}, and {-self.power * self.every * dt:g} is to be taken",
+                likely="too much heat is taken from too few particles, or none are there",
+                do="give less power, or a larger block",
+            )
+        factor, here = math.sqrt(left / free), slots_of(system, self.group)
+        v[here] = factor * v[here] - (factor - 1.0) * system.device.to_device(mean)
+
+
+CANDIDATE = np.dtype([("key", "f8"), ("id", "i8"), ("velocity", "f8", 3), ("mass", "f8")])
+FASTEST = 1e10  # the speed that is wanted where the fastest ones are
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """Particles of two slabs collide, as if they met: the first of `bins` across a dim and the middle one (Mueller-
+    Plathe (1997), J. Chem. Phys. 106, 6082; (1999), Phys. Rev. E 59, 4894). Energy goes up: the hottest of the first
+    slab with the coldest of the middle; or momentum along a dim: those nearest to a speed, forward in the first slab
+    and backward in the middle. pairs: how many; name: whose sum in `System.given` grows by the energy that the middle
+    slab gets, or the momentum that the first one gets.
+    """
+
+    name: str
+    group: ParticleGroup | None
+    across: int
+    bins: int
+    pairs: int = 1
+    along: int | None = None  # of momentum
+    speed: float = FASTEST
+    every: int = 1
+
+    def act(self, system: System, dt: float, share: float) -> None:
+        """Collective: see `Correction.act`."""
+        hot, cold = (self._first(system, slab) for slab in (0, self.bins // 2))
+        dims = slice(0, 3) if self.along is None else slice(self.along, self.along + 1)
+        given, changed = 0.0, dict[int, np.ndarray]()
+        for one, other in zip(hot, cold, strict=False):
+            v, w, m, n = one["velocity"][dims], other["velocity"][dims], one["mass"], other["mass"]
+            mean = (m * v + n * w) / (m + n)
+            changed |= {int(one["id"]): 2.0 * mean - v, int(other["id"]): 2.0 * mean - w}
+            kept = -system.units.energy * mean if self.along is None else np.ones(1)
+            given += 2.0 * float(m * (kept @ (mean - v)))
+        ids = system.device.to_host(system.particles.ids[: system.particles.slots])
+        for number, velocity in changed.items():
+            for slot in np.flatnonzero(ids == number).tolist():
+                system.particles.velocities[slot, dims] = system.device.to_device(velocity)
+        system.given[self.name] = system.given.get(self.name, 0.0) + given
+
+    def _first(self, system: System, slab: int) -> np.ndarray:
+        """Collective: the particles of a slab that come first, on all ranks, in their order."""
+        particles, to_host, box = system.particles, system.device.to_host, system.domains
+        slots, dim = np.flatnonzero(to_host(slots_of(system, self.group))), self.across
+        along, low, high = to_host(particles.positions)[slots, dim], float(box.lower[dim]), float(box.upper[dim])
+        along = along + np.where(along < low, high - low, 0.0) - np.where(along >= high, high - low, 0.0)
+        ends = [low + (slab + k) * (high - low) / self.bins for k in (0, 1)]
+        slots = slots[(along >= ends[0]) & (along < ends[1])]
+        each = np.zeros(len(slots), CANDIDATE)
+        each["id"], each["velocity"] = to_host(particles.ids)[slots], to_host(particles.velocities)[slots, :3]
+        each["mass"] = to_host(system.slot_masses)[slots]
+        sign = 1.0 if slab == 0 else -1.0
+        if self.along is None:
+            each["key"] = -sign * each["mass"] * (each["velocity"] ** 2).sum(axis=1)
+        else:
+            each["key"] = np.abs(each["velocity"][:, self.along] - sign * self.speed)
+            each = each[sign * each["velocity"][:, self.along] >= 0.0]
+        own = each[np.lexsort((each["id"], each["key"]))][: self.pairs]
+        every = np.concatenate(rows_of_ranks(own, system.mesh))
+        return every[np.lexsort((every["id"], every["key"]))][: self.pairs]
 
 
 def still(system: System, group: ParticleGroup | None, along: Sequence[bool] = (True, True, True)) -> None:

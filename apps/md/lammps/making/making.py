@@ -64,7 +64,8 @@ class Making:
     def region(self, name: str, words: list[str]) -> None:
         """A region."""
         self.regions[name], ends = region_of(words, self.spacing, self.regions)
-        if ends and words[0] in ("block", "prism"):
+        self.blocks.pop(name, None)
+        if ends and words[0] in ("block", "prism") and "out" not in words:
             self.blocks[name] = ends
 
     def create_box(self, region: str, follow: tuple[bool, ...]) -> Step:

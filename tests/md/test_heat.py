@@ -1,0 +1,142 @@
+"""Heat that is given, and energy and momentum that are swapped between slabs: conductivity and viscosity."""
+
+from __future__ import annotations
+
+import pytest
+from lammps_runs import follow_lammps, needs_lammps
+from pydantic import ValidationError
+from test_scripts import hpckit
+
+from hpckit.apps.md.config import Config
+from hpckit.apps.md.lammps.script import settings_of
+from hpckit.errors import InputError
+
+FLUID = """units {units}
+lattice fcc {lattice}
+region box block 0 4 0 4 0 8
+create_box 2 box
+create_atoms 1 box
+set type 1 type/fraction 2 0.4 4711
+mass 1 {mass}
+mass 2 {heavy}
+group two type 2
+velocity all create {warm} 87287 loop geom
+pair_style lj/cut {cutoff}
+pair_coeff * * {pair}
+fix 1 all nve
+timestep {dt}
+region hot block INF INF INF INF 1.1 2.3
+region cold block INF INF 0.9 3.1 5.1 6.2
+compute hot all temp/region hot
+compute cold two temp/region cold
+compute fast all reduce/region hot max vx vy
+compute momentum all reduce/region cold sum vz
+thermo 20
+"""
+REDUCED = {
+    "units": "lj",
+    "lattice": 0.7,
+    "mass": 1.0,
+    "heavy": 2.0,
+    "warm": 1.35,
+    "cutoff": 2.5,
+    "pair": "1 1",
+    "dt": 0.004,
+}
+REAL = {
+    "units": "real",
+    "lattice": 5.6,
+    "mass": 40.0,
+    "heavy": 84.0,
+    "warm": 120,
+    "cutoff": 8.5,
+    "pair": "0.238 3.4",
+    "dt": 2,
+}
+METAL = {**REAL, "units": "metal", "pair": "0.0104 3.4", "dt": 0.002}
+SCRIPTS = {
+    "heat": (
+        REDUCED,
+        """fix hot all heat 1 40.0 region hot
+fix cold two heat 3 -25.0 region cold
+thermo_style custom step temp etotal c_hot c_cold c_hot[3] c_fast[1] c_fast[2] c_momentum
+thermo_modify format float %.15g
+run 60
+unfix cold
+fix more two heat 2 5.0
+run 25
+""",
+    ),
+    "energy": (
+        REAL,
+        """fix swap all thermal/conductivity 5 z 8 swap 2
+fix other two thermal/conductivity 10 x 4
+variable rate equal f_swap/(step*dt+1)
+thermo_style custom step temp etotal f_swap f_other v_rate
+thermo_modify format float %.15g
+run 60
+timestep 1.5
+run 20
+""",
+    ),
+    "momentum": (
+        METAL,
+        """fix swap all viscosity 5 x z 8 swap 3
+fix other two viscosity 10 y x 4 vtarget 2.5
+thermo_style custom step temp etotal f_swap f_other c_hot c_momentum
+thermo_modify format float %.15g
+run 60
+""",
+    ),
+}
+
+
+@needs_lammps
+@pytest.mark.parametrize("name", [*SCRIPTS])
+def test_heat_and_swaps_are_those_of_lammps(mpirun, tmp_path, name):
+    """Also on three ranks, and from a checkpoint."""
+    given, script = SCRIPTS[name]
+    follow_lammps(tmp_path, mpirun, FLUID.format(**given) + script, again=47)
+
+
+def test_words_that_are_not_known_are_refused_with_their_lines(tmp_path):
+    wrong = """fix hot all heat 1 40.0 region none
+fix swap all thermal/conductivity 6 z 8 swap
+fix other two viscosity 10 y x 4 vtarget
+fix odd all viscosity 10 y x 5
+"""
+    (tmp_path / "in.it").write_text(FLUID.format(**REDUCED) + wrong + "run 5\n")
+    with pytest.raises(InputError) as error:
+        settings_of(tmp_path / "in.it")
+    for line in ("known is N FLUX, and region of a block", "known is N AXIS NBIN", "known is N DIM AXIS NBIN"):
+        assert line in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (
+            {"dynamics": {"corrections": [{"kind": "swap_energy", "name": "a", "bins": 7}]}},
+            "an even number of bins, not 7",
+        ),
+        ({"dynamics": {"corrections": [{"kind": "swap_energy"}]}}, "need a name"),
+        ({"dynamics": {"corrections": [{"kind": "momentum", "within": [0, 1] * 3}]}}, "within is for heat"),
+        ({"table": {"exchanged": ["a"]}}, "there are no dynamics.corrections a"),
+        (
+            {"table": {"computed": [{"name": "a", "kind": "msd", "within": [0, 1] * 3}]}},
+            "within is for temp and reduce",
+        ),
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused(given, told):
+    with pytest.raises(ValidationError, match=told):
+        Config.model_validate(given)
+
+
+def test_heat_that_is_not_there_ends_the_run(tmp_path):
+    script = SCRIPTS["heat"][1].replace("heat 1 40.0", "heat 1 -4e5")
+    (tmp_path / "in.it").write_text(FLUID.format(**REDUCED) + script)
+    done = hpckit("run", "in.it", cwd=tmp_path)
+    assert done.returncode != 0
+    assert "is to be taken" in done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
