@@ -22,7 +22,7 @@ from hpckit.md.motion.corrections import (
     Corrected,
     Drive,
     Driven,
-    Exchange,
+    SlabSwap,
     HeatSource,
     Rescaling,
     Stilling,
@@ -166,7 +166,7 @@ def _corrected(config: Config, start: Start | None, moving: Dynamics) -> Dynamic
         if each.kind in ("swap_energy", "swap_momentum"):
             along = None if each.kind == "swap_energy" else "xyz".index(each.dim)
             slabs = "xyz".index(each.across), each.bins, each.pairs
-            swapped = Exchange(each.name, group, *slabs, along, every=each.every)
+            swapped = SlabSwap(each.name, group, *slabs, along, every=each.every)
             every.append(swapped if each.speed is None else replace(swapped, speed=each.speed))
             continue
         last = each.temperature if each.ramp_to is None else each.ramp_to

@@ -136,7 +136,7 @@ FASTEST = 1e10  # the speed that is wanted where the fastest ones are
 
 
 @dataclass(frozen=True)
-class Exchange:
+class SlabSwap:
     """Particles of two slabs collide, as if they met: the first of `bins` across a dim and the middle one (Mueller-
     Plathe (1997), J. Chem. Phys. 106, 6082; (1999), Phys. Rev. E 59, 4894). Energy goes up: the hottest of the first
     slab with the coldest of the middle; or momentum along a dim: those nearest to a speed, forward in the first slab
