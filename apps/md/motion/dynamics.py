@@ -22,9 +22,9 @@ from hpckit.md.motion.corrections import (
     Corrected,
     Drive,
     Driven,
-    SlabSwap,
     HeatSource,
     Rescaling,
+    SlabSwap,
     Stilling,
     WeakCoupling,
 )
