@@ -55,6 +55,24 @@ REAL = {
 }
 METAL = {**REAL, "units": "metal", "pair": "0.0104 3.4", "dt": 0.002}
 SCRIPTS = {
+    "flux": (
+        METAL,
+        """compute myKE all ke/atom
+compute myPE all pe/atom
+compute myStress all stress/atom NULL virial
+compute whole two stress/atom NULL
+compute sums all reduce sum c_whole[1] c_whole[6] c_myPE
+compute flux all heat/flux myKE myPE myStress
+compute flow two heat/flux myKE myPE whole
+fix JJ all ave/correlate 5 8 40 c_flux[1] c_flux[2] c_flux[3] type auto ave running
+variable k11 equal trap(f_JJ[3])
+variable pxx equal -c_sums[1]/vol
+thermo_style custom step temp press c_flux[1] c_flux[2] c_flux[4] c_flux[6] v_k11 c_flow[2] v_pxx c_sums[2] c_sums[3]
+thermo_modify format float %.15g
+thermo 40
+run 80
+""",
+    ),
     "heat": (
         REDUCED,
         """fix hot all heat 1 40.0 region hot
@@ -115,6 +133,11 @@ fix odd all viscosity 10 y x 5
 @pytest.mark.parametrize(
     ("given", "told"),
     [
+        (
+            {"coulomb": {"kind": "dsf"}, "table": {"computed": [{"name": "a", "kind": "pe/atom"}]}},
+            "pe/atom are of pairs alone",
+        ),
+        ({"table": {"computed": [{"name": "a", "kind": "heat/flux", "of": ["c_b"]}]}}, "heat/flux, which needs three"),
         (
             {"dynamics": {"corrections": [{"kind": "swap_energy", "name": "a", "bins": 7}]}},
             "an even number of bins, not 7",

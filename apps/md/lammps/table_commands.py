@@ -15,16 +15,17 @@ from hpckit.apps.md.lammps.particles import ParticleCommands
 from hpckit.apps.md.lammps.state import ScriptState
 from hpckit.apps.md.settings.averages import Average, Correlation, Profile, Sampled
 from hpckit.apps.md.settings.formulas import names_in
-from hpckit.apps.md.settings.table import COMPUTED, FROM_START, LENGTHS, OF_EACH, Computed, Reduction, Table
+from hpckit.apps.md.settings.interaction import OF_BRICKS, OF_FILES
+from hpckit.apps.md.settings.table import COMPUTED, FROM_START, LENGTHS, OF_EACH, OF_PAIRS, Computed, Reduction, Table
 
 AXES = ("x", "y", "z")
 REDUCTIONS = get_args(Reduction)
 # Words after the values of fixes that take samples, and how many follow each.
-OF_FILES = {"file": 1, "append": 1, "overwrite": 0, "format": 1, "title1": 1, "title2": 1, "title3": 1}
+FILES = {"file": 1, "append": 1, "overwrite": 0, "format": 1, "title1": 1, "title2": 1, "title3": 1}
 OF_SAMPLES = {
-    "ave/time": {"mode": 1, "start": 1, "ave": 1, **OF_FILES},
-    "ave/chunk": {"norm": 1, "ave": 1, **OF_FILES},
-    "ave/correlate": {"type": 1, "ave": 1, "start": 1, "prefactor": 1, **OF_FILES},
+    "ave/time": {"mode": 1, "start": 1, "ave": 1, **FILES},
+    "ave/chunk": {"norm": 1, "ave": 1, **FILES},
+    "ave/correlate": {"type": 1, "ave": 1, "start": 1, "prefactor": 1, **FILES},
     "vector": {},
 }
 OF_BINS = {"ids": "every", "nchunk": "every", "discard": "mixed", "compress": "no", "pbc": "no"}  # as they are here
@@ -68,7 +69,7 @@ class TableCommands:
         formulas = self._formulas(asked)
         plain = {name: each for name, each in computed.items() if not each.get("of")}
         table = Table.model_validate({"computed": [*plain.values()], "formulas": formulas})
-        left = {name for name, each in computed.items() if any(map(table.unknown_of_particles, each.get("of", ())))}
+        left = {name for name, each in computed.items() if table.unknown_within(Computed.model_validate(each))}
         computed = {name: each for name, each in computed.items() if name not in left}
         exchanged = [name for name, fix in self.fixes.named.items() if fix.words[0] in SWAPS]
         table = Table.model_validate({"computed": [*computed.values()], "formulas": formulas, "exchanged": exchanged})
@@ -237,14 +238,27 @@ class TableCommands:
                     words = words[1:] if each["within"] else []
                 each["how"], each["of"] = (words or [""])[0], words[1:]
                 sound = each["how"] in REDUCTIONS and len(words) > 1 and "replace" not in words
+            elif style == "stress/atom":
+                each["moving"] = words[1:] != ["virial"]
+                sound = words[:1] == ["NULL"] and words[1:] in ([], ["virial"], ["ke", "pair"])
+            elif style == "heat/flux":
+                each["of"] = [f"c_{word}" for word in words]
+                sound = len(words) == 3
             elif style == "rdf":
                 sound = self._read_distances(each, words)
             else:
                 known = style in (*LENGTHS, *OF_EACH)
                 sound = not words and known and (style not in ("pe", "erotate/sphere") or group == "all")
+            sound = sound and (style not in OF_PAIRS or self._is_of_pairs)
             if sound and group not in self.script.late:
                 found[name] = each
         return found
+
+    @property
+    def _is_of_pairs(self) -> bool:
+        """Whether all forces are those of pairs of particles, without charges and bonds."""
+        others = any(self.script.section(name).get("kind", "none") != "none" for name in ("coulomb", "bonds"))
+        return not others and self.script.section("interaction").get("kind") not in (*OF_FILES, *OF_BRICKS, "granular")
 
     def _read_distances(self, each: dict[str, Any], words: list[str]) -> bool:
         """Read what is behind compute rdf into these settings; whether all is known."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from hpckit.apps.md.motion.dynamics import group_of, within
 from hpckit.apps.md.output.averages import Averages
-from hpckit.apps.md.output.of_particles import Binned, OfParticles, distances, finished, reduced, sample
+from hpckit.apps.md.output.of_particles import Binned, OfParticles, distances, finished, heat_flux, reduced, sample
 from hpckit.apps.md.potentials import reaches
 from hpckit.apps.md.settings.averages import Average, Profile, Sampled
 from hpckit.apps.md.settings.formulas import value_of
@@ -109,6 +109,8 @@ class TableColumns:
             given = self.computed[name]
             if given.kind == "reduce":
                 return reduced(given, self._of_particles(within(self.groups[name], given.within), named))
+            if given.kind == "heat/flux":
+                return heat_flux(given, self._of_particles(self.groups[name], named))
             return self._table(given) if given.width else self._vector(given, self.groups[name], thermo)
 
         @cache
@@ -170,7 +172,9 @@ class TableColumns:
         given = self.computed[match[1]]
         if given.kind == "reduce":
             return given.how.startswith("sum")
-        return given.kind in ("ke", "pe", "erotate/sphere") or (given.kind.startswith("temp") and bool(match[2]))
+        return given.kind in ("ke", "pe", "erotate/sphere", "heat/flux") or (
+            given.kind.startswith("temp") and bool(match[2])
+        )
 
     def _known(self, thermo: Thermo, step: int, done: int, time: float) -> dict[str, float | Callable[[], float]]:
         """The quantities by name, of all particles; functions of those that need the ranks, or all particles."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from hpckit.apps.md.settings.averages import OF_BINS, OF_PARTICLES, Bins, Profile
 from hpckit.apps.md.settings.formulas import values_of
-from hpckit.apps.md.settings.table import COMPUTED, Computed
+from hpckit.apps.md.settings.table import COMPUTED, OF_EACH, Computed
 from hpckit.comm.agree import max_of_ranks
 from hpckit.kernels.particles.records.dispatch import types_of
 from hpckit.md import snapshots
@@ -22,6 +22,8 @@ from hpckit.md.thermo import volume
 
 AXES = ("x", "y", "z")
 ORIGINS = {"lower": 0.0, "center": 0.5, "upper": 1.0}
+TENSOR = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))
+ROWS = (((0, 0), (3, 1), (4, 2)), ((3, 0), (1, 1), (5, 2)), ((4, 0), (5, 1), (2, 2)))  # of it: parts, and dims
 ROUNDED = 0.5  # of a bin, that a number of bins may be off
 
 
@@ -68,17 +70,24 @@ class OfParticles:
             arrays = {"": particles.positions, "v": particles.velocities, "f": particles.forces}
             return self.rows(arrays[name[:-1]])[:, AXES.index(name[-1])].astype(np.float64)
         match = COMPUTED.match(name)
-        if match and self.computed[match[1]].length == 0 and not self.computed[match[1]].has_value:
-            return self._kinetic(self.groups[match[1]])
+        if match and self.computed[match[1]].kind in OF_EACH:
+            found = self._each(self.computed[match[1]], int(match[2] or 0))
+            return np.asarray(np.where(self.rows(slots_of(self.system, self.groups[match[1]])), found, 0.0))
         if name not in self.formulas:
             return np.full(len(self.slots), self.scalar(name))
         return np.zeros(len(self.slots)) + values_of(self.formulas[name], self.named)
 
-    def _kinetic(self, group: ParticleGroup | None) -> np.ndarray:
-        """The kinetic energies of those in a group, 0 of the others."""
-        velocities = self.rows(self.system.particles.velocities)[:, :3]
-        energies = 0.5 * self.system.units.energy * self.masses * (velocities * velocities).sum(axis=1)
-        return np.asarray(np.where(self.rows(slots_of(self.system, group)), energies, 0.0))
+    def _each(self, given: Computed, part: int) -> np.ndarray:
+        """The energies of particles, or a part of their stress, from 1."""
+        units, v = self.system.units, self.rows(self.system.particles.velocities)[:, :3]
+        if given.kind == "ke/atom":
+            return np.asarray(0.5 * units.energy * self.masses * (v * v).sum(axis=1))
+        tallies = 0.5 * self.rows(self.system.forces.tallies)
+        if given.kind == "pe/atom":
+            return np.asarray(tallies[:, 0])
+        a, b = TENSOR[part - 1]
+        moving = units.energy * self.masses * v[:, a] * v[:, b] if given.moving else 0.0
+        return np.asarray(-units.pressure * (moving + tallies[:, part]))
 
 
 def reduced(given: Computed, of: OfParticles) -> tuple[float, ...]:
@@ -94,6 +103,17 @@ def reduced(given: Computed, of: OfParticles) -> tuple[float, ...]:
         found = sums[:-1] / (sums[-1] if given.how.startswith("ave") else 1.0)
     found = found.tolist()
     return (found[0],) if len(found) == 1 else (np.nan, *found)
+
+
+def heat_flux(given: Computed, of: OfParticles) -> tuple[float, ...]:
+    """Collective: the heat current times the volume along x, y, z, and its part by particles that move."""
+    kinetic, potential, stress = given.of
+    v = of.rows(of.system.particles.velocities)[:, :3]
+    carried = (of.named(kinetic) + of.named(potential))[:, None] * v
+    stresses = [of.named(f"{stress}[{k}]") / of.system.units.pressure for k in range(1, 7)]
+    done = -np.stack([sum(stresses[k] * v[:, b] for k, b in row) for row in ROWS], axis=1)
+    sums = sums_by(of.system, np.zeros(len(v), np.int64), np.concatenate([carried, done], axis=1), 1)[0]
+    return (np.nan, *(sums[:3] + sums[3:]).tolist(), *sums[:3].tolist())
 
 
 def distances(given: Computed, reach: float, system: System, group: ParticleGroup | None) -> np.ndarray:

@@ -77,11 +77,16 @@ LENGTHS = {
     "com": 3,
     "gyration": 6,
     "erotate/sphere": 0,
+    "heat/flux": 6,
+    "ke/atom": 0,
+    "pe/atom": 0,
+    "stress/atom": 0,
 }  # of the vectors; the others have that of what they are given
 FROM_START = ("msd", "vacf")  # kinds that compare with the stage in which they come first
 # Kinds with a value that is none of a vector.
 SCALARS = ("temp", "temp/deform", "ke", "pe", "pressure", "gyration", "erotate/sphere")
-OF_EACH = ("ke/atom",)  # kinds with a value for each particle
+OF_EACH = {"ke/atom": 0, "pe/atom": 0, "stress/atom": 6}  # kinds with a value for each particle, or a vector
+OF_PAIRS = ("pe/atom", "stress/atom", "heat/flux")  # kinds that need the energies of single pairs
 Kind = Literal[
     "temp",
     "temp/deform",
@@ -94,6 +99,9 @@ Kind = Literal[
     "gyration",
     "erotate/sphere",
     "ke/atom",
+    "pe/atom",
+    "stress/atom",
+    "heat/flux",
     "rdf",
     "reduce",
 ]
@@ -114,8 +122,10 @@ class Computed(Section):
         " displacement since the stage in which it comes first, [1] to [4]: along x, y, z, and all; vacf: mean product"
         " of velocities with those of that time, alike; com: center of mass, unwrapped, [1] to [3]; gyration: radius"
         " of gyration. [1] to [6] of temp, pressure and gyration are the tensor xx, yy, zz, xy, xz, yz, of temp m v v."
-        " ke/atom: the kinetic energy of each particle; reduce: numbers of particles in one, [k] of several; rdf: a"
-        " table of pair distances: [1]: the middle of a bin, then of each pair of types g(r) and neighbors so far"
+        " ke/atom, pe/atom: kinetic and potential energy of each particle; stress/atom: its part of the pressure tensor"
+        " times the volume, below 0 where it presses; heat/flux: the heat current times the volume, [1] to [3], and its"
+        " part by what moves; reduce: numbers of particles in one, [k] of several; rdf: a table of pair distances: [1]:"
+        " the middle of a bin, then of each pair of types g(r) and neighbors so far"
     )
     group: str = Field(ALL, description="the group")
     along: tuple[Axis, ...] = Field(AXES, min_length=1, description="of temp: dims of the velocities")
@@ -124,7 +134,12 @@ class Computed(Section):
     )
     centered: bool = Field(False, description="of msd: without the displacement of the center of mass")
     how: Reduction = Field("sum", description="of reduce")
-    of: tuple[str, ...] = Field((), description="of reduce: x, vx, fx, …, c_NAME and v_NAME of particles")
+    of: tuple[str, ...] = Field(
+        (),
+        description="of reduce: x, vx, fx, …, c_NAME and v_NAME of particles; of heat/flux: c_NAME of ke/atom, pe/atom"
+        " and stress/atom",
+    )
+    moving: bool = Field(True, description="of stress/atom: with the part of what moves")
     bins: int = Field(100, ge=1, description="of rdf: their number")
     reach: float = Field(0.0, ge=0, description="of rdf: the longest distance; 0: the cutoff of pairs")
     pairs: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = Field(
@@ -133,8 +148,11 @@ class Computed(Section):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        if (self.kind == "reduce") != bool(self.of):
-            raise ValueError(f"table.computed.of is for reduce, which needs it: {self.name} is {self.kind}")
+        if (self.kind in ("reduce", "heat/flux")) != bool(self.of) or (self.kind == "heat/flux" and len(self.of) != 3):
+            raise ValueError(
+                f"table.computed.of is for reduce, which needs it, and heat/flux, which needs three: {self.name} is"
+                f" {self.kind}"
+            )
         if self.within is not None and self.kind not in ("temp", "reduce"):
             raise ValueError(f"table.computed.within is for temp and reduce: {self.name} is {self.kind}")
         return self
@@ -148,7 +166,7 @@ class Computed(Section):
     @property
     def has_value(self) -> bool:
         """Whether it has a value that is none of a vector."""
-        return self.kind in SCALARS or len(self.of) == 1
+        return self.kind in SCALARS or (self.kind == "reduce" and len(self.of) == 1)
 
     @property
     def width(self) -> int:
@@ -213,7 +231,7 @@ class Table(Section):
             if why := self.unknown_of(one):
                 raise ValueError(f"table: {one.name}: {why}")
         for given in self.computed:
-            if why := next((why for name in given.of if (why := self.unknown_of_particles(name))), ""):
+            if why := self.unknown_within(given):
                 raise ValueError(f"table.computed: {given.name}: {why}")
         return self
 
@@ -283,6 +301,11 @@ class Table(Section):
             return next((why for name in given.columns if (why := self._unknown_rows(name))), "")
         return next((why for name in given.columns if (why := self.unknown(name))), "")
 
+    def unknown_within(self, given: Computed) -> str:
+        """Why something cannot be computed from the numbers that it names; empty where it can."""
+        names = [f"{name}[1]" if given.kind == "heat/flux" and k == 2 else name for k, name in enumerate(given.of)]
+        return next((why for name in names if (why := self.unknown_of_particles(name))), "")
+
     def _unknown_rows(self, name: str) -> str:
         """Why this is not a vector, or a column of a table; empty where it is one."""
         match = COMPUTED.match(name)
@@ -296,7 +319,8 @@ class Table(Section):
         if name in OF_PARTICLES:
             return ""
         match, formulas = COMPUTED.match(name), {f"v_{each.name}": each.formula for each in self.formulas}
-        if match and not match[2] and match[1] in self.known and self.known[match[1]].kind in OF_EACH:
+        width = OF_EACH.get(self.known[match[1]].kind, -1) if match and match[1] in self.known else -1
+        if match and not match[3] and (1 <= int(match[2] or 0) <= width or (width == 0 and not match[2])):
             return ""
         if name not in formulas or name in within:
             return self.unknown(name) if within and name not in within else f"particles have no {name}"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from hpckit.apps.md.motion.groups import ALL, named_in
 from hpckit.apps.md.settings.interaction import OF_BRICKS, OF_FILES
 from hpckit.apps.md.settings.sections import Settings
+from hpckit.apps.md.settings.table import OF_PAIRS
 from hpckit.plan.particles.snapshot import BOUND
 
 TAKEN = (  # names in output/, and of what is kept beside checkpoints
@@ -284,6 +285,9 @@ def _wrong_averages(it: Settings) -> Iterator[str]:
     given = {each.name for stage in it.staged for each in stage.dynamics.corrections}
     if unknown := {name for table in tables for name in table.exchanged} - given:
         yield f"table.exchanged: there are no dynamics.corrections {', '.join(sorted(unknown))}"
+    kinds = {each.kind for table in tables for each in table.computed} & {*OF_PAIRS}
+    if kinds and not all(each.is_of_pairs for each in it.staged):
+        yield f"table.computed: {', '.join(sorted(kinds))} are of pairs alone, without charges, bonds and many bodies"
     along = {dim for table in tables for each in table.profiles for dim in each.bins.along}
     if ends := along & {*it.system.follows}:
         yield f"table.profiles: no bins go along {', '.join(sorted(ends))}, where the ends of the box follow particles"
