@@ -3,34 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 from hpckit.kernels.euler.hevi import dispatch as flat
-from hpckit.kernels.euler.hevi.constants import HALO, MIRRORED, WORKS, WRAPPED, Substep
+from hpckit.kernels.euler.hevi.constants import HALO, MIRRORED, NO_WATER, WORKS, WRAPPED, Substep, upwind_weights
 from hpckit.kernels.euler.hevi.terrain import dispatch as sloping
 from hpckit.kernels.euler.hevi.terrain.constants import WORKS as SLOPING_WORKS
 from hpckit.kernels.euler.hevi.turns import core, deepest, rims
-from tests.kernels.test_hevi import DX, DY, SHAPE, air, fluxes, tables
+from tests.kernels.test_hevi import DX, DY, SHAPE, STAGE, air, fluxes, tables
 from tests.kernels.test_hevi_terrain import ground_of
 
 SUBSTEPS = 4
 
 
-def stage(rows: int, substeps: int, advance: Callable, exchange: Callable) -> None:
+def stage(rows: int, substeps: int, advance: Callable, exchange: Callable, rims_first: bool) -> None:
     """All turns of some substeps, with an exchange where the pressure beyond is read next."""
-    advance(rims(rows, 0))
-    exchange()
-    advance(core(rows, substeps))
+    if rims_first:
+        advance(rims(rows, 0))
+        exchange()
+    advance(core(rows, substeps, rims_first))
     for substep in range(1, substeps):
-        if substep > 1:
+        if substep > 1 or not rims_first:
             exchange()
         advance(rims(rows, substep))
 
 
+@pytest.mark.parametrize("rims_first", [True, False])
 @pytest.mark.parametrize("rows", [4, 5, 7, 8, 13])
-def test_each_row_has_one_turn_a_substep_and_waits_for_its_neighbors(rows):
+def test_each_row_has_one_turn_a_substep_and_waits_for_its_neighbors(rows, rims_first):
     substeps = deepest(rows, 8, 8)
     made = np.zeros(rows + 2, int)  # substeps of the pressure of each row, and of the rows beyond
     faces, columns = np.zeros(rows + 1, int), np.zeros(rows, int)
@@ -51,7 +54,7 @@ def test_each_row_has_one_turn_a_substep_and_waits_for_its_neighbors(rows):
     def exchange() -> None:
         made[[0, -1]] = made[1], made[-2]
 
-    stage(rows, substeps, advance, exchange)
+    stage(rows, substeps, advance, exchange, rims_first)
     assert (columns == substeps).all()
     assert (faces == substeps).all()
     assert substeps == min(SUBSTEPS, (rows + 1) // 2)
@@ -71,13 +74,18 @@ def test_rows_in_turn_have_the_bits_of_substeps(sloped, wet, ends):
         to = pressure.swapaxes(0, dim)
         to[[0, -1]] = to[[1, -2]] if ends == MIRRORED else to[[-2, 1]]
 
-    def in_turn(start: np.ndarray, state: np.ndarray, pressure: np.ndarray, rest: tuple) -> None:
+    def in_turn(
+        start: np.ndarray, state: np.ndarray, pressure: np.ndarray, rest: tuple, rims_first: bool = True
+    ) -> None:
         kept = (sloping.faces_kept(state, SUBSTEPS),) if sloped else ()
 
         def advance(turns: np.ndarray) -> None:
             kernels.sweep(state if turns[0, 0] else start, state, *rest, turns, ends, *kept)
 
-        stage(ny, SUBSTEPS, advance, lambda: fill(pressure, 1))
+        stage(ny, SUBSTEPS, advance, lambda: fill(pressure, 1), rims_first)
+
+    def in_order(*given: Any) -> None:
+        in_turn(*given, rims_first=False)
 
     def one_by_one(start: np.ndarray, state: np.ndarray, pressure: np.ndarray, rest: tuple) -> None:
         for substep in range(SUBSTEPS):
@@ -85,12 +93,39 @@ def test_rows_in_turn_have_the_bits_of_substeps(sloped, wet, ends):
             fill(pressure, 2)
             fill(pressure, 1)
 
-    for way in (one_by_one, in_turn):
+    for way in (one_by_one, in_turn, in_order):
         start, state, pressure, flux = air(1), air(2), first.copy(), fluxes()
         way(start, state, pressure, (work, *over, slow, pressure, levels, *flux, numbers))
         owned = slice(HALO, -HALO)
         found.append([state[:, :, owned, owned], state[2, :, HALO : 1 - HALO, owned], pressure[:, 1:-1], *flux])
+    for one, *others in zip(*found, strict=True):
+        for other in others:
+            np.testing.assert_array_equal(other, one)
+        assert np.isfinite(one).all()
+        assert np.ptp(one) > 0
+
+
+@pytest.mark.parametrize(("goes_on", "wet"), [(True, False), (False, True)])
+def test_slow_tendencies_and_sweeps_in_one_pass_have_the_bits_of_two(goes_on, wet):
+    (column, levels, wind), (nz, ny, nx) = tables(SHAPE[0]), (SHAPE[0], 31, SHAPE[2])
+
+    def tall(seed: int) -> np.ndarray:
+        return np.concatenate([air(seed + k) for k in range(3)], axis=2)[:, :, : ny + 2 * HALO].copy()
+
+    water, weights, found = 0.02 * np.abs(tall(5)[0]) if wet else NO_WATER, upwind_weights(5), []
+    large, numbers = STAGE._replace(wet=wet), Substep(DX, DY, 0.5, 0.6, 0.1, 1 / SUBSTEPS, wet)
+    for at_once in (False, True):
+        start, state = tall(1), tall(2)
+        work, slow, pressure = np.ones((WORKS, *state.shape[1:])), np.zeros_like(state), np.zeros((nz, ny + 2, nx + 2))
+        flux = np.zeros((nz, ny, nx + 1)), np.zeros((nz, ny + 1, nx)), np.zeros((nz + 1, ny, nx))
+        linear, given = (state if goes_on else start, water, column), (wind, weights, large)
+        rest = pressure, levels, *flux, numbers, core(ny, SUBSTEPS, False), WRAPPED
+        if at_once:
+            flat.linearize_and_sweep(*linear, *given, start, state, work, slow, *rest)
+        else:
+            flat.linearize(*linear, levels, work, *given, slow, start, pressure)
+            flat.sweep(start, state, work, slow, *rest)
+        found.append([state, slow, pressure, *flux])
     for one, other in zip(*found, strict=True):
         np.testing.assert_array_equal(other, one)
-        assert np.isfinite(one).all()
         assert np.ptp(one) > 0

@@ -8,19 +8,29 @@ import numpy as np
 
 from hpckit.apps.weather3d.config import Config
 from hpckit.apps.weather3d.physics.tracers import warm_up as warm_up_transport
-from hpckit.apps.weather3d.sides import open_axes
+from hpckit.apps.weather3d.sides import HORIZONTAL, open_axes, periodic_axes
 from hpckit.comm.device import HOST, Device
 from hpckit.kernels.device_array import is_simulated
 from hpckit.kernels.euler.box.constants import FIELDS
 from hpckit.kernels.euler.constants import REACH
 from hpckit.kernels.euler.hevi import dispatch as hevi
-from hpckit.kernels.euler.hevi.constants import HALO, LEVELS, NO_WATER, WORKS, LargeStage, Substep, upwind_weights
+from hpckit.kernels.euler.hevi.constants import (
+    HALO,
+    LEVELS,
+    NO_WATER,
+    WORKS,
+    WRAPPED,
+    LargeStage,
+    Substep,
+    upwind_weights,
+)
 from hpckit.kernels.euler.hevi.stress.dispatch import mix, mix_carried, viscosity
 from hpckit.kernels.euler.hevi.terrain import dispatch as sloping
 from hpckit.kernels.euler.hevi.terrain.constants import METRICS, Ground
 from hpckit.kernels.euler.hevi.terrain.constants import WORKS as SLOPING_WORKS
 from hpckit.kernels.euler.hevi.terrain.stress import dispatch as sloping_stress
 from hpckit.kernels.euler.hevi.terrain.stress.constants import ROWS
+from hpckit.kernels.euler.hevi.turns import core
 from hpckit.kernels.euler.rain.dispatch import air_of, compress, condense, kessler, put_back, saturate
 from hpckit.kernels.euler.rain.ice.dispatch import microphysics
 from hpckit.kernels.euler.relaxation.dispatch import relax
@@ -42,20 +52,25 @@ def warm_up(config: Config, device: Device = HOST) -> None:
     dynamics, wet = config.dynamics, config.moisture.kind != "none"
     weights = device.to_device(upwind_weights(dynamics.order, dynamics.weno).astype(state.dtype))
     stage, water = LargeStage(1.0, 1.0, 0.0, wet), table(*state.shape[1:])
+    flux = table(4, HALO, HALO + 1), table(4, HALO + 1, HALO), table(5, HALO, HALO)
+    sound, starts = Substep(1.0, 1.0, 1e-3, 0.5, 0.0, 0.0, wet), [slow, state]
     if open_axes(config):
         hevi.tendencies(state, work, column, levels, table(2, 4), weights, stage, slow)
-    else:
+    elif device.is_gpu or config.terrain.kind != "flat" or len(periodic_axes(config)) < len(HORIZONTAL):
         hevi.linearize(state, water, column, levels, work, table(2, 4), weights, stage, slow, state, pressure)
+    else:
+        given, first = (state, water, column, table(2, 4), weights, stage), starts.pop(0)
+        rest = (slow, pressure, levels, *flux, sound, core(HALO, 1, False), WRAPPED)
+        hevi.linearize_and_sweep(*given, first.copy(), state, work, *rest)
     hevi.begin(state, work, pressure)
-    flux = table(4, HALO, HALO + 1), table(4, HALO + 1, HALO), table(5, HALO, HALO)
-    for start in (slow, state):  # the first substep of a stage, and the others, which are in place
-        hevi.substep(start, state, work, slow, pressure, levels, *flux, Substep(1.0, 1.0, 1e-3, 0.5, 0.0, 0.0))
+    for start in starts:  # the first substep of a stage, and the others, which are in place
+        hevi.substep(start, state, work, slow, pressure, levels, *flux, sound)
     if config.terrain.kind != "flat":
         cells = state.shape[1:]
         ground = Ground(table(4, *cells), table(METRICS, *cells), table(2, *cells), table(2, 4))
         work = table(SLOPING_WORKS, *cells)
         sloping.prepare(state, device.to_device(NO_WATER.astype(state.dtype)), ground, levels, work)
-        stage, sound = LargeStage(1.0, 1.0, config.coriolis), Substep(1.0, 1.0, 1e-3, 0.5, 0.0, 0.0)
+        stage = LargeStage(1.0, 1.0, config.coriolis)
         sloping.tendencies(state, work, ground, column, levels, weights, stage, slow)
         for start in (slow, state):
             sloping.substep(start, state, work, ground, slow, pressure, levels, *flux, sound)

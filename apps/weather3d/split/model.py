@@ -72,29 +72,20 @@ class SplitModel(WatchedState):
         """The slow tendencies at the state, and `count` acoustic substeps of dt (s) from the start of the step."""
         config, spacing = self.config, self.spacing
         state = self.state.data if stage else self.start
-        with timer("slow"):
-            numbers = LargeStage(spacing["x"], spacing["y"], config.coriolis, self.is_moist)
-            tables = (self.levels, self.weights, numbers, self.slow)
-            if self.terrain:
-                sloping.prepare(state, self.water, self.terrain.ground, self.levels, self.work)
-                sloping.tendencies(state, self.work, self.terrain.ground, self.column, *tables)
-            elif self.open_axes:  # their sides need the winds
-                hevi.prepare(state, self.water, self.column, self.levels, self.work)
-                hevi.tendencies(state, self.work, self.column, self.levels, self.wind, *tables[1:])
-            else:
-                rest = (self.wind, *tables[1:], self.start, self.pressure.data)
-                hevi.linearize(state, self.water, self.column, self.levels, self.work, *rest)
-            self._close_walls(state)
-            if self.terrain or self.open_axes:
-                hevi.begin(self.start, self.work, self.pressure.data)
+        numbers = LargeStage(spacing["x"], spacing["y"], config.coriolis, self.is_moist)
         share = 1 / count if stage == 2 and (self.carried or self.open_axes) else 0.0
         if share:
             for flux in self.mass_flux:
                 flux[...] = 0.0
         dynamics = config.dynamics
         fast = Substep(spacing["x"], spacing["y"], dt, dynamics.implicit, dynamics.damping, share, self.is_moist)
+        # Where nothing comes between them, slow tendencies and the first substeps are one pass over the rows.
+        at_once = self.sweeps and self.pressure_exchange.within_node and not self.terrain and not list(self._sides)
+        if not at_once:
+            with timer("slow"):
+                self._linearize(state, numbers)
         if self.sweeps:
-            self._sweep(fast, count, timer)
+            self._sweep(fast, count, timer, (state, numbers) if at_once else None)
             return
         for substep in range(count):
             if substep:
@@ -109,16 +100,41 @@ class SplitModel(WatchedState):
                 else:
                     hevi.substep(*states, self.work, *rest)
 
-    def _sweep(self, fast: Substep, count: int, timer: PhaseTimer) -> None:
-        """The substeps of a stage, several at once: what they share stays in the cache, messages pass meanwhile."""
+    def _linearize(self, state: Any, numbers: LargeStage) -> None:
+        """The slow tendencies at a state, and what substeps need of it."""
+        tables = (self.levels, self.weights, numbers, self.slow)
+        if self.terrain:
+            sloping.prepare(state, self.water, self.terrain.ground, self.levels, self.work)
+            sloping.tendencies(state, self.work, self.terrain.ground, self.column, *tables)
+        elif self.open_axes:  # their sides need the winds
+            hevi.prepare(state, self.water, self.column, self.levels, self.work)
+            hevi.tendencies(state, self.work, self.column, self.levels, self.wind, *tables[1:])
+        else:
+            rest = (self.wind, *tables[1:], self.start, self.pressure.data)
+            hevi.linearize(state, self.water, self.column, self.levels, self.work, *rest)
+        self._close_walls(state)
+        if self.terrain or self.open_axes:
+            hevi.begin(self.start, self.work, self.pressure.data)
+
+    def _sweep(self, fast: Substep, count: int, timer: PhaseTimer, slow: tuple[Any, LargeStage] | None) -> None:
+        """The substeps of a stage, several at once: what they share stays in the cache, messages pass meanwhile.
+
+        slow: the state and the numbers of the slow tendencies, where they come with the first of them.
+        """
         rows, done = self.state.interior.shape[2], 0
+        far = not self.pressure_exchange.within_node
 
         def advance(turns: np.ndarray) -> None:
+            begins = not done and turns[0, 0] == 0
             with timer("sound"):
-                states = (self.state.data if done or turns[0, 0] else self.start, self.state.data)
+                states = (self.start if begins else self.state.data, self.state.data)
                 rest = (self.slow, self.pressure.data, self.levels, *self.mass_flux, fast, turns, self.ends)
                 if self.terrain:
                     sloping.sweep(*states, self.work, self.terrain.ground, *rest, self.faces_kept)
+                elif begins and slow:
+                    state, numbers = slow
+                    given = (state, self.water, self.column, self.wind, self.weights, numbers)
+                    hevi.linearize_and_sweep(*given, *states, self.work, *rest)
                 else:
                     hevi.sweep(*states, self.work, *rest)
 
@@ -126,14 +142,18 @@ class SplitModel(WatchedState):
             depth = min(self.sweeps, count - done)
             goes_on = done + depth < count
             is_read = depth > 1 or goes_on  # the pressure of the first of them
-            advance(rims(rows, 0))
+            if far:  # it travels during the core; within a node it is there at once
+                advance(rims(rows, 0))
+                if is_read:
+                    with timer("halo"):
+                        self.pressure_exchange.start(self.pressure)
+            advance(core(rows, depth, far))
             if is_read:
                 with timer("halo"):
-                    self.pressure_exchange.start(self.pressure)
-            advance(core(rows, depth))
-            if is_read:
-                with timer("halo"):
-                    self.pressure_exchange.finish(self.pressure)
+                    if far:
+                        self.pressure_exchange.finish(self.pressure)
+                    else:
+                        self.pressure_exchange(self.pressure)
             for substep in range(1, depth):
                 advance(rims(rows, substep))
                 if substep < depth - 1 or goes_on:

@@ -201,15 +201,14 @@ class SplitCase(WeatherCase):
         numbers, dynamics = LargeStage(self.widths["x"], self.widths["y"], 0.0, False), self.config.dynamics
         sound = Substep(numbers.dx, numbers.dy, dt, dynamics.implicit, dynamics.damping, 0.0, False)
         column, levels, none, calm = self.base.column, self.levels, self.none, self.levels[:2]
-        rest = calm, self.weights, numbers, self.slow, self.old, self.pressure
-        hevi.linearize(state, NO_WATER, column, levels, self.work, *rest)
         # all substeps at once: stages have no more than may be swept together
         rows = state.shape[2] - 2 * SPLIT_HALO
         given = self.work, self.slow, self.pressure, levels, none, none, none, sound
-        for turns in rims(rows, 0), core(rows, count), *(rims(rows, substep) for substep in range(1, count)):
-            if later := turns[0, 0]:
-                pack_kernels(state.dtype).wrap_ends(self.pressure, 1)
-            hevi.sweep(self.state if later else self.old, self.state, *given, turns, WRAPPED)
+        linear, first = (state, NO_WATER, column, calm, self.weights, numbers), core(rows, count, False)
+        hevi.linearize_and_sweep(*linear, self.old, self.state, *given, first, WRAPPED)
+        for substep in range(1, count):
+            pack_kernels(state.dtype).wrap_ends(self.pressure, 1)
+            hevi.sweep(self.state, self.state, *given, rims(rows, substep), WRAPPED)
 
     def run_c(self, library: ctypes.CDLL, steps: int) -> None:
         """Advance by the C version."""

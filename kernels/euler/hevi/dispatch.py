@@ -34,6 +34,14 @@ def linearize(
     start: Any, pressure: Any,
 ) -> None:  # fmt: skip
     """What substeps need, and the slow tendencies; see `reference.linearize`."""
+    form = _linear(state, water, column, levels, work, wind, weights, stage, slow, start, pressure)
+    form.linearize(state, water, column, levels, work, wind, weights, stage, slow, start, pressure)
+
+
+def _linear(
+    state: Any, water: Any, column: Any, levels: Any, work: Any, wind: Any, weights: Any, stage: LargeStage, slow: Any,
+    start: Any, pressure: Any,
+) -> Any:  # fmt: skip
     form = _form(state, water, column, levels, work, wind, weights, slow, start, pressure)
     _check("the state at the start", start, state.shape)
     _check("the pressure", pressure, _with_halo(state, 1))
@@ -43,7 +51,7 @@ def linearize(
     _check("the weights of faces", weights, (3, 7))
     if stage.wet:
         _check("the water", water, state.shape[1:])
-    form.linearize(state, water, column, levels, work, wind, weights, stage, slow, start, pressure)
+    return form
 
 
 def begin(start: Any, work: Any, pressure: Any) -> None:
@@ -73,6 +81,21 @@ def sweep(
     """
     given = old, new, work, slow, pressure, levels, flux_x, flux_y, flux_z, numbers
     _checked(*given).sweep(*given, turns, ends)
+
+
+def linearize_and_sweep(
+    state: Any, water: Any, column: Any, wind: Any, weights: Any, stage: LargeStage, old: Any, new: Any, work: Any,
+    slow: Any, pressure: Any, levels: Any, flux_x: Any, flux_y: Any, flux_z: Any, numbers: Substep, turns: Any,
+    ends: int,
+) -> None:  # fmt: skip
+    """`linearize` and the first `sweep` of a stage in one pass over the rows, on the host: with the same bits.
+
+    The state is `old`, which is that at the start of the step, or `new`. turns: `core`, not after rims.
+    """
+    _linear(state, water, column, levels, work, wind, weights, stage, slow, old, pressure)
+    given = old, new, work, slow, pressure, levels, flux_x, flux_y, flux_z, numbers
+    form = _checked(*given)
+    form.linearize_and_sweep(state, water, column, wind, weights, stage, *given, turns, ends)
 
 
 def _checked(

@@ -25,12 +25,13 @@ from hpckit.kernels.euler.hevi.rows import (
     settle,
     tiles,
 )
-from hpckit.kernels.euler.hevi.slow import slow_part
+from hpckit.kernels.euler.hevi.slow import kinds, room, slow_part, slow_rows
 from hpckit.kernels.euler.hevi.turns import whole
 from hpckit.kernels.euler.numerics import outside, power
 
 u8 = np.uint64
 FIRST = HALO - FACES_BACK  # of the cells of `work`
+ROWS = 12  # at most at a time, where sweeps follow the slow tendencies: what the latter leave is then in the cache
 
 
 @jit(borrowed=True)
@@ -141,6 +142,41 @@ def sweep(old, new, work, slow, pressure, levels, flux_x, flux_y, flux_z, number
         _sweep(*rest)
     else:
         _first_sweep(old, *rest)
+
+
+def linearize_and_sweep(
+    state, water, column, wind, weights, stage, old, new, work, slow, pressure, levels, flux_x, flux_y, flux_z, numbers,
+    turns, ends,
+):  # fmt: skip
+    (rows, low), wet = kept_rows(new.shape[1]), 1.0 if numbers.wet else None
+    linear = state, water, column, wind, weights, stage, *room(state, stage.wet), *kinds(weights, stage)
+    given = old, new, work, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, rows, low
+    _linearize_and_sweep(*linear, *given, tiles(new.shape[3] - 2 * HALO), wet, turns, ends)
+
+
+@jit(borrowed=True)
+def _linearize_and_sweep(
+    state, water, column, wind, weights, stage, x, y, z, u, v, w, theta, p, dry, weight, follows, moist, old, new, work,
+    slow, pressure, levels, flux_x, flux_y, flux_z, numbers, rows, low, tile, wet, turns, ends,
+):  # fmt: skip
+    tall = state.shape[2]
+    begin, end, done = HALO - 1, tall - HALO + 1, 0
+    times = -((begin - end) // ROWS)
+    for time in range(times):
+        first, last = begin + (end - begin) * time // times, begin + (end - begin) * (time + 1) // times
+        slow_rows(
+            state, water, column, levels, work, wind, weights, stage, slow, old, pressure, x, y, z, u, v, w, theta, p,
+            dry, weight, follows, moist, False, first, last,
+        )  # fmt: skip
+        # Rows that come read the state, which may be `new`, from three rows before them on.
+        most, until = last - 4 - HALO if last < end else tall, done
+        while until < len(turns) and turns[until, 0] + turns[until, 1] <= most:
+            until += 1
+        _first_sweep(
+            old, new, work, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, rows, low, tile, wet,
+            turns[done:until], ends,
+        )  # fmt: skip
+        done = until
 
 
 @jit(borrowed=True)

@@ -41,17 +41,26 @@ SOUTH, NORTH = 2, 3  # rows around those of a time, near
 
 def slow_part(state, water, column, levels, work, wind, weights, stage, slow, start, pressure, given):
     """The tendencies. given: whether `work` is filled; else what substeps read of it is, here, and `pressure`."""
+    rest = *room(state, stage.wet), *kinds(weights, stage), given
+    _slow_part(state, water, column, levels, work, wind, weights, stage, slow, start, pressure, *rest)
+
+
+def kinds(weights, stage):
+    """Whether weights follow the flow, and whether air is moist; each None or a number: kernels are made apart."""
+    return tuple(1.0 if each else None for each in (weights[2, 6], stage.wet))
+
+
+def room(state, wet):
+    """The memory of `slow_rows`: a row, what passed the north sides of the last row and the tops of the last level, and
+    rows of levels that are near.
+    """
     nz, _, wide = state.shape[1:]
     n = -(-(wide - 2 * HALO + 1 + FACES_BACK) // LANES) * LANES
-    follows, wet = (1.0 if each else None for each in (weights[2, 6], stage.wet))
     plane = NEAR * (ROWS + SOUTH + NORTH) * (n + LANES)
-    sizes = n + LANES, 4 * nz * n, 4 * ROWS * n, *(plane + LANES,) * (5 if wet is None else 7)
+    sizes = n + LANES, 4 * nz * n, 4 * ROWS * n, *(plane + LANES,) * (7 if wet else 5)
     memory = lined(np.empty(sum(sizes) + LINE // 8), sum(sizes))
     rows = [memory[first:last] for first, last in itertools.pairwise((0, *itertools.accumulate(sizes)))]
-    rows += [memory[:0]] * (10 - len(rows))
-    _slow_part(
-        state, water, column, levels, work, wind, weights, stage, slow, start, pressure, *rows, follows, wet, given
-    )
+    return rows + [memory[:0]] * (10 - len(rows))
 
 
 @jit(borrowed=True)
@@ -59,32 +68,45 @@ def _slow_part(
     state, water, column, levels, work, wind, weights, stage, slow, start, pressure, x, y, z, u, v, w, theta, p, dry,
     weight, follows, wet, given,
 ):  # fmt: skip
+    tall = state.shape[2]
+    begin, end = HALO - 1, tall - HALO + 1
+    times = -((begin - end) // ROWS)
+    for time in range(times):  # as many rows each time: those around them are found twice
+        first, last = begin + (end - begin) * time // times, begin + (end - begin) * (time + 1) // times
+        slow_rows(
+            state, water, column, levels, work, wind, weights, stage, slow, start, pressure, x, y, z, u, v, w, theta, p,
+            dry, weight, follows, wet, given, first, last,
+        )  # fmt: skip
+
+
+@jit(borrowed=True)
+def slow_rows(
+    state, water, column, levels, work, wind, weights, stage, slow, start, pressure, x, y, z, u, v, w, theta, p, dry,
+    weight, follows, wet, given, first, last,
+):  # fmt: skip
+    """The same of some rows, ROWS at most, that follow those of the call before; the first is that before the owned."""
     nz, tall, wide = state.shape[1:]
     flat_state, flat_work, flat_slow, flat_water = (
         state.reshape(-1), work.reshape(-1), slow.reshape(-1), water.reshape(-1)
     )  # fmt: skip
     heat, first_p = start[4].reshape(-1), pressure.reshape(-1)
-    begin, end = HALO - 1, tall - HALO + 1
-    times = -((begin - end) // ROWS)
-    for time in range(times):  # as many rows each time: those around them are found twice
-        first, last = begin + (end - begin) * time // times, begin + (end - begin) * (time + 1) // times
-        for k in range(-AHEAD, nz):
-            if k + AHEAD < nz:
-                if not given:
-                    _find(
-                        flat_state, flat_water, flat_work, heat, first_p, u, v, w, theta, p, dry, weight, column,
-                        levels, nz, tall, wide, len(x) - LANES, k + AHEAD, first, last, wet,
-                    )  # fmt: skip
-                else:
-                    _take(
-                        flat_work, u, v, w, theta, p, dry, weight, nz, tall, wide, len(x) - LANES, k + AHEAD,
-                        first - SOUTH, last + NORTH, wet,
-                    )  # fmt: skip
-            if k >= 0:
-                _rows(
-                    flat_state, u, v, w, theta, p, dry, weight, flat_slow, x, y, z, levels, column, wind, weights,
-                    stage, nz, tall, wide, k, first, last, follows, wet,
+    for k in range(-AHEAD, nz):
+        if k + AHEAD < nz:
+            if not given:
+                _find(
+                    flat_state, flat_water, flat_work, heat, first_p, u, v, w, theta, p, dry, weight, column, levels,
+                    nz, tall, wide, len(x) - LANES, k + AHEAD, first, last, wet,
                 )  # fmt: skip
+            else:
+                _take(
+                    flat_work, u, v, w, theta, p, dry, weight, nz, tall, wide, len(x) - LANES, k + AHEAD,
+                    first - SOUTH, last + NORTH, wet,
+                )  # fmt: skip
+        if k >= 0:
+            _rows(
+                flat_state, u, v, w, theta, p, dry, weight, flat_slow, x, y, z, levels, column, wind, weights, stage,
+                nz, tall, wide, k, first, last, follows, wet,
+            )  # fmt: skip
 
 
 @inlined

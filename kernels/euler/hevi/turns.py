@@ -4,7 +4,8 @@ A row waits for the pressure of its two neighbors in the substep before: as soon
 take the next substep. Substeps then follow each other over the rows, a row apart, and what they share is still in the
 cache. At either end of a rank the pressure comes from elsewhere: the rims. Those of the first substep come first, and
 their pressure is on the way during the core, which is a row narrower at both ends with each substep; the rims of the
-other substeps follow, each after an exchange.
+other substeps follow, each after an exchange. Where the neighbors share memory the first rims are rows of the core:
+there is nothing to be gained by an early start.
 
 A turn is a substep, a row, and whether the momenta along y at its south and north faces are advanced with it: a face
 between two rows is advanced with the one whose turn comes first.
@@ -43,13 +44,13 @@ def rims(rows: int, substep: int) -> np.ndarray:
 
 
 @functools.lru_cache(maxsize=64)
-def core(rows: int, substeps: int) -> np.ndarray:
-    """What does not wait for it, of so many substeps."""
+def core(rows: int, substeps: int, after_rims: bool = True) -> np.ndarray:
+    """What does not wait for it, of so many substeps. after_rims: whether the rims of the first came before."""
     turns = []
     for turn in range(rows + substeps - 1):
         for substep in range(substeps):
-            row, width = turn - substep, max(substep, 1)
+            row, width = turn - substep, substep or int(after_rims)
             if width <= row < rows - width:
-                last_first = substep == 0 and row == rows - 2  # its north face came with the rim
-                turns.append((substep, row, substep > 0 and row == width, not last_first))
+                met = substep == 0 and after_rims  # faces between rims and core came with the rims
+                turns.append((substep, row, row == width and not met, not (met and row == rows - 2)))
     return np.array(turns, np.int64)
