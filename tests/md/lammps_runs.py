@@ -70,8 +70,14 @@ def follow_lammps(folder: Path, mpirun: Callable | None, text: str, again: int, 
     assert rows.shape == expected.shape
     scale = np.maximum(np.abs(expected).max(axis=0), 1e-300)
     np.testing.assert_allclose(rows / scale, expected / scale, rtol=0, atol=close)
-    if mpirun is None:
-        return
+    if mpirun is not None:
+        same_anywhere(mpirun, folder, again, found)
+
+
+def same_anywhere(mpirun: Callable, folder: Path, again: int, found: dict[str, np.ndarray]) -> None:
+    """Run the script in.it by hpckit on three ranks, and from a checkpoint of the step `again`: the bits are those that
+    one rank found.
+    """
     run_stages(MPI.COMM_SELF, folder, ["it"], again=again)
     mpirun(3, "md_groups.py", folder, "it", timeout=200)
     for other in ("it-1-again", "it-3"):

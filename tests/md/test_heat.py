@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
-from lammps_runs import follow_lammps, needs_lammps
+from lammps_runs import follow_lammps, needs_lammps, same_anywhere
+from mpi4py import MPI
 from pydantic import ValidationError
 from test_scripts import hpckit
 
 from hpckit.apps.md.config import Config
 from hpckit.apps.md.lammps.script import settings_of
 from hpckit.errors import InputError
+from tests.programs.md_groups import run as run_stages
 
 FLUID = """units {units}
 lattice fcc {lattice}
@@ -117,6 +120,29 @@ def test_heat_and_swaps_are_those_of_lammps(mpirun, tmp_path, name):
     follow_lammps(tmp_path, mpirun, FLUID.format(**given) + script, again=47)
 
 
+def test_baths_in_blocks_count_the_energy_that_they_take(mpirun, tmp_path):
+    """What they give is what the fluid gets; the same bits on three ranks and from a checkpoint."""
+    script = """fix warms all langevin 1.9 1.9 0.3 59804 tally yes
+fix cools two langevin 0.1 0.1 0.3 287859 tally yes
+compute cool two temp/region cold
+fix_modify warms temp hot
+fix_modify cools temp cool
+thermo_style custom step etotal f_warms f_cools c_hot c_cold
+thermo_modify norm no
+run 100
+"""
+    fluid = FLUID.format(**REDUCED).replace("fix 1 all nve", "pair_modify shift yes\nfix 1 all nve")
+    (tmp_path / "in.it").write_text(fluid + script)
+    run_stages(MPI.COMM_SELF, tmp_path, ["it"])
+    found = dict(np.load(tmp_path / "it-1.npz"))
+    energy, warms, cools, hot, cold = found["rows"][:, 1:].T
+    assert warms[-1] < -100
+    assert cools[-1] > 20
+    assert hot[-1] - cold[-1] > 0.5
+    np.testing.assert_allclose(energy + warms + cools, energy[0], rtol=0, atol=0.02 * -warms[-1])
+    same_anywhere(mpirun, tmp_path, 47, found)
+
+
 def test_words_that_are_not_known_are_refused_with_their_lines(tmp_path):
     wrong = """fix hot all heat 1 40.0 region none
 fix swap all thermal/conductivity 6 z 8 swap
@@ -128,6 +154,10 @@ fix odd all viscosity 10 y x 5
         settings_of(tmp_path / "in.it")
     for line in ("known is N FLUX, and region of a block", "known is N AXIS NBIN", "known is N DIM AXIS NBIN"):
         assert line in str(error.value)
+    wrong = "fix bath all langevin 1 1 1 4711\nfix_modify bath temp thermo_temp\nrun 5\n"
+    (tmp_path / "in.it").write_text(FLUID.format(**REDUCED) + wrong)
+    with pytest.raises(InputError, match="known is temp of a compute temp/region of a block"):
+        settings_of(tmp_path / "in.it")
 
 
 @pytest.mark.parametrize(
@@ -144,7 +174,7 @@ fix odd all viscosity 10 y x 5
         ),
         ({"dynamics": {"corrections": [{"kind": "swap_energy"}]}}, "need a name"),
         ({"dynamics": {"corrections": [{"kind": "momentum", "within": [0, 1] * 3}]}}, "within is for heat"),
-        ({"table": {"exchanged": ["a"]}}, "there are no dynamics.corrections a"),
+        ({"table": {"exchanged": ["a"]}}, "there are no dynamics.corrections or baths a"),
         (
             {"table": {"computed": [{"name": "a", "kind": "msd", "within": [0, 1] * 3}]}},
             "within is for temp and reduce",

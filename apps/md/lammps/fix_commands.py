@@ -154,6 +154,15 @@ class FixCommands:
         sound = words and len(words) % 2 == 0 and all(value in known.get(key, ()) for key, value in options.items())
         if "fix" in self.script.failed:
             return
+        if "temp" in options and name in self.named and self.named[name].words[0] == "langevin":
+            whose, style, *region = self.script.computes.get(options["temp"], ("", ""))
+            ends = self.script.block(region[0]) if style == "temp/region" and region else None
+            if options.keys() > {"temp"} or ends is None or whose not in ("all", self.named[name].group):
+                raise ValueError(
+                    f"fix_modify {name} {' '.join(words)}: known is temp of a compute temp/region of a block"
+                )
+            self.named[name] = self.named[name]._replace(counted={"within": ends})
+            return
         if "temp" in options and name in self.named and self.named[name].words[0] in CORRECTIONS:
             counted = self._counted(options.pop("temp")) or {"group": "all"}
             if options or self.named[name].words[0] == "momentum":

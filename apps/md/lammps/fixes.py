@@ -167,16 +167,16 @@ def motion_of(given: dict[str, Fix], minimizes: bool, unit: float, spacing: Sequ
     driving = [fix for fix in given.values() if fix.words[0] == DRIVEN]
     if not alone and not driving and not {*PLAIN} & fixes.keys():
         raise ValueError(f"no fix moves the particles: fix {', '.join(('nve', *HOOVER, *RIGID))}")
-    thermal = [fix for fix in given.values() if fix.words[0] in THERMAL]
+    thermal = [(name, fix) for name, fix in given.items() if fix.words[0] in THERMAL]
     for style, (line, words) in fixes.items():
         if style not in THERMAL:
             for key, value in _moved(style, words):
                 yield key, value, line
-    for fix in thermal[:1]:
-        for key, value in _moved(fix.words[0], fix.words[1:]):
+    for name, fix in thermal[:1]:
+        for key, value in (*_moved(fix.words[0], fix.words[1:]), *_held_part(name, fix)):
             yield key, value, fix.line
     if thermal[1:]:
-        yield "dynamics.also", [_bath(fix) for fix in thermal[1:]], thermal[-1].line
+        yield "dynamics.also", [_bath(name, fix) for name, fix in thermal[1:]], thermal[-1][1].line
     if driving:
         each_driven = [{**driven(fix.words[1:], spacing), "group": fix.group} for fix in driving]
         yield "dynamics.drives", each_driven, driving[-1].line
@@ -199,9 +199,22 @@ def _groups(given: dict[str, Fix]) -> Settings:
         yield "dynamics.group", holding[0].group, holding[0].line
 
 
-def _bath(fix: Fix) -> dict[str, Any]:
+def is_counted(fix: Fix) -> bool:
+    """Whether a fix counts what it gives, or exchanges."""
+    return fix.words[0] in SWAPS or (fix.words[0] == "langevin" and fix.words[-2:] == ["tally", "yes"])
+
+
+def _held_part(name: str, fix: Fix) -> Iterator[tuple[str, Any]]:
+    """The block in which a bath acts, and its name where it counts what it gives."""
+    if fix.counted is not None:
+        yield "dynamics.within", fix.counted["within"]
+    if is_counted(fix):
+        yield "dynamics.name", name
+
+
+def _bath(name: str, fix: Fix) -> dict[str, Any]:
     """A thermostat beside the first one, as settings."""
-    found = _moved(fix.words[0], fix.words[1:])
+    found = [*_moved(fix.words[0], fix.words[1:]), *_held_part(name, fix)]
     return {**{key.removeprefix("dynamics."): value for key, value in found}, "group": fix.group}
 
 

@@ -10,7 +10,7 @@ from typing import Any, get_args
 from pydantic import ValidationError
 
 from hpckit.apps.md.lammps.fix_commands import FixCommands
-from hpckit.apps.md.lammps.fixes import SWAPS
+from hpckit.apps.md.lammps.fixes import is_counted
 from hpckit.apps.md.lammps.particles import ParticleCommands
 from hpckit.apps.md.lammps.state import ScriptState
 from hpckit.apps.md.settings.averages import Average, Correlation, Profile, Sampled
@@ -71,7 +71,7 @@ class TableCommands:
         table = Table.model_validate({"computed": [*plain.values()], "formulas": formulas})
         left = {name for name, each in computed.items() if table.unknown_within(Computed.model_validate(each))}
         computed = {name: each for name, each in computed.items() if name not in left}
-        exchanged = [name for name, fix in self.fixes.named.items() if fix.words[0] in SWAPS]
+        exchanged = [name for name, fix in self.fixes.named.items() if is_counted(fix)]
         table = Table.model_validate({"computed": [*computed.values()], "formulas": formulas, "exchanged": exchanged})
         kept = [each for each in given if not table.unknown_of(each)]
         sampled = {

@@ -256,7 +256,8 @@ def _at_volume(config: Config, start: Start | None, first_step: int) -> Dynamics
     for each in (given, *given.also):
         group = group_of(start, each.group)
         if each.kind == "langevin":
-            baths.append(Langevin(each.temperature, each.damping, each.seed, first_step, group))
+            held = within(group, each.within)
+            baths.append(Langevin(each.temperature, each.damping, each.seed, first_step, held, each.name))
         elif each.kind == "bussi":
             baths.append(Bussi(each.temperature, each.damping, each.seed, first_step, group))
         elif each is given and given.sllod:

@@ -109,6 +109,14 @@ class BathOf(Section):
     seed: int = Field(4711, ge=0, description="random seed of langevin and bussi")
     chain: int = Field(3, ge=1, le=20, description="links of the chain of nose_hoover")
     drag: float = Field(0.0, ge=0, description="of nose_hoover, as dynamics.drag")
+    within: Block | None = Field(None, description="of langevin, as dynamics.within")
+    name: str = Field("", description="of langevin, as dynamics.name")
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.kind != "langevin" and (self.within is not None or self.name):
+            raise ValueError(f"dynamics.also: within and name are of langevin, not of {self.kind}")
+        return self
 
 
 class MirrorAt(Section):

@@ -13,6 +13,7 @@ from hpckit.apps.md.motion.groups import (
     ALL,
     Axis,
     BathOf,
+    Block,
     CorrectionOf,
     CountedOf,
     DriveOf,
@@ -103,6 +104,12 @@ class Dynamics(Section):
     mirrors: tuple[MirrorAt, ...] = Field((), description="planes across open dims that reflect particles")
     moves: tuple[str, ...] = Field((), description="groups whose particles move; none: all move")
     group: str = Field(ALL, description="group that the thermostat holds at its temperature")
+    within: Block | None = Field(
+        None,
+        description="of langevin: low and high end along x, y, z of where those of the group are that it holds, at the"
+        " time; none: all of it",
+    )
+    name: str = Field("", description="of langevin: f_NAME of table.exchanged is minus the energy that it gave so far")
     also: tuple[BathOf, ...] = Field((), description="more thermostats, of other groups")
     drives: tuple[DriveOf, ...] = Field((), description="velocities that groups have, whatever their forces")
     pushes: tuple[PushOn, ...] = Field((), description="forces from outside on groups, in their order")

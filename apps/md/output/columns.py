@@ -45,6 +45,7 @@ class TableColumns:
         self.share = config.system.units == "lj" if per_particle is None else per_particle
         self.computed = self.table.known
         self.groups = {name: group_of(self.start, each.group) for name, each in self.computed.items()}
+        self.baths = {each.name for each in (config.dynamics, *config.dynamics.also)}
         self.formulas = {f"v_{each.name}": each.formula for each in self.table.formulas}
         self.averages.enter(self.table, self.table.number(step, 0))
         known, since = self.references, {k: each.kind for k, each in self.computed.items() if each.kind in FROM_START}
@@ -118,7 +119,8 @@ class TableColumns:
             if whole:
                 return computed(name)
             if name[2:] in self.table.exchanged and name.startswith("f_"):
-                return self.system.given.get(name[2:], 0.0)
+                share = count if divides and name[2:] in self.baths else 1
+                return self.system.given.get(name[2:], 0.0) / share
             if match := AVERAGED.match(name):
                 row, part = int(match[2] or 1), int(match[3] or 0)
                 given = self.averages.named(match[1])

@@ -208,8 +208,8 @@ class Table(Section):
     correlations: tuple[Correlation, ...] = Field((), description="correlations of columns in time")
     exchanged: tuple[str, ...] = Field(
         (),
-        description="names of dynamics.corrections: f_NAME is the energy that the middle slab got so far, or the"
-        " momentum that the first one got",
+        description="names of dynamics.corrections and baths: f_NAME is the energy that the middle slab got so far,"
+        " the momentum that the first one got, or the energy that a bath took",
     )
     counts: Literal["run", "stage"] = Field(
         "run",

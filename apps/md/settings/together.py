@@ -175,6 +175,8 @@ def _wrong_groups(it: Settings) -> Iterator[str]:
         )
     if parts and (given.kind == "fire" or it.replicas.temperatures):
         yield "dynamics.moves and group are for a motion in time, without replicas: push forces to 0 in a minimization"
+    if given.kind != "langevin" and (given.within is not None or given.name):
+        yield f"dynamics.within and name are of langevin, and dynamics.kind is {given.kind}"
     if given.also and given.kind in ("nve", "fire"):
         yield f"dynamics.also are more thermostats, but dynamics.kind is {given.kind}: name the first of them there"
     if any(each.kind == "friction" for each in given.pushes) and (bound or given.inner > 1 or given.kind == "fire"):
@@ -282,9 +284,10 @@ def _wrong_averages(it: Settings) -> Iterator[str]:
     names = [each.file for each in dict.fromkeys(one for table in tables for one in table.sampled) if each.file]
     if twice := {*(name for name in names if names.count(name) > 1), *({*names} & {*TAKEN})}:
         yield f"table.averages: {', '.join(sorted(twice))} is a file of something else: give another name"
-    given = {each.name for stage in it.staged for each in stage.dynamics.corrections}
+    dynamics = [stage.dynamics for stage in it.staged]
+    given = {each.name for one in dynamics for each in (one, *one.also, *one.corrections)}
     if unknown := {name for table in tables for name in table.exchanged} - given:
-        yield f"table.exchanged: there are no dynamics.corrections {', '.join(sorted(unknown))}"
+        yield f"table.exchanged: there are no dynamics.corrections or baths {', '.join(sorted(unknown))}"
     kinds = {each.kind for table in tables for each in table.computed} & {*OF_PAIRS}
     if kinds and not all(each.is_of_pairs for each in it.staged):
         yield f"table.computed: {', '.join(sorted(kinds))} are of pairs alone, without charges, bonds and many bodies"

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from hpckit.errors import InputError
+from hpckit.md.external.groups import ParticleGroup, slots_of
 from hpckit.md.motion.dynamics import half_kick, half_kick_and_drift
 from hpckit.md.motion.thermostats import Bussi, Langevin, NoseHoover
 from hpckit.md.system import System
@@ -26,7 +27,8 @@ class Baths:
         self._chains = [each for each in baths if isinstance(each, NoseHoover)]
         held = [each.group for each in self._noisy]
         several = len(held) > 1
-        if several and (None in held or (np.sum([each.members for each in held if each], axis=0) > 1).any()):
+        groups = [each.members for each in held if isinstance(each, ParticleGroup)]
+        if several and (None in held or (groups and (np.sum(groups, axis=0) > 1).any())):
             raise InputError("two thermostats with friction and noise share particles", do="give groups that do not")
 
     def step(self, system: System, dt: float, measure: bool) -> None:
@@ -64,9 +66,8 @@ class Baths:
         for bath in others:
             for array, old in zip(arrays, before, strict=True):
                 array[...] = old
+            here = system.device.xp.flatnonzero(slots_of(system, bath.group))
             bath.move(system, dt)
-            assert bath.group is not None
-            here = system.device.xp.flatnonzero(bath.group.slots(system))
             for array, new in zip(arrays, after, strict=True):
                 new[here] = array[here]
         for array, new in zip(arrays, after, strict=False):

@@ -13,7 +13,7 @@ import numpy as np
 from hpckit.errors import InputError
 from hpckit.kernels.particles.integrate.cell.dispatch import deform
 from hpckit.kernels.particles.integrate.dispatch import langevin
-from hpckit.md.external.groups import ParticleGroup, Warmth, scale
+from hpckit.md.external.groups import ParticleGroup, Some, Warmth, scale, slots_of, weighted_sums
 from hpckit.md.motion.dynamics import half_kick, half_kick_and_drift, kick_and_drift
 from hpckit.md.system import System
 from hpckit.md.thermo import freedom, kinetic_energy
@@ -27,15 +27,22 @@ class Langevin:
 
     The BAOAB splitting of Leimkuhler and Matthews (2013, J. Chem. Phys. 138, 174102), whose averages over positions
     are of higher order in dt than those of other splittings. damping: the decay time of velocities. group: the
-    particles that have friction and noise, None: all.
+    particles that have friction and noise, None: all. name: whose sum in `System.given` falls by the energy that
+    particles get; empty: it is not counted.
     """
 
     def __init__(
-        self, temperature: float, damping: float, seed: int, first_step: int = 0, group: ParticleGroup | None = None
+        self,
+        temperature: float,
+        damping: float,
+        seed: int,
+        first_step: int = 0,
+        group: Some = None,
+        name: str = "",
     ) -> None:
         _require(temperature, damping)
         self.temperature, self.damping, self.seed, self.number = temperature, damping, seed, first_step
-        self.group = group
+        self.group, self.name = group, name
         self._of: Any = None  # the masses by slot of the last rebuild, of which
         self._widths: Any = None  # these are 1 / sqrt(m), 0 in empty slots
 
@@ -71,10 +78,22 @@ class Langevin:
             each = system.inverse_masses, self._widths, particles.ids
             noise = self.seed, self.number, LANGEVIN
             others = self._others(system, half, 2.0 * way)
+            held = slots_of(system, self.group) if self.name else None
+            before = self._energies(system, half) if self.name else None
             langevin(*moved, *each, particles.slots, half, way, keep, strength, noise)
             if others is not None:
                 which, places, velocities = others
                 particles.positions[which], particles.velocities[which] = places, velocities
+            if held is not None:
+                more = (self._energies(system, 0.0) - before) * held[:, None]
+                gained = float(weighted_sums(system, None, more)[0])
+                system.given[self.name] = system.given.get(self.name, 0.0) - gained
+
+    def _energies(self, system: System, kick: float) -> Any:
+        """The kinetic energies of the slots after a kick: [slots, 1]."""
+        particles, slots = system.particles, system.particles.slots
+        v = particles.velocities[:slots, :3] + kick * system.inverse_masses[:, None] * particles.forces[:slots, :3]
+        return 0.5 * system.units.energy * system.slot_masses[:, None] * (v * v).sum(axis=1)[:, None]
 
     def _others(self, system: System, kick: float, drift: float) -> tuple[Any, Any, Any] | None:
         """The slots that feel neither friction nor noise, with their places and velocities after a kick and a drift."""
