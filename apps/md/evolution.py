@@ -356,7 +356,7 @@ class MolecularDynamics(Evolution):
         with self.run.timer("analysis"):
             self.analysis.finish()
             self.record.finish()
-            self.files.close()
+            self.files.finish(self.columns.averages)
             if self.config.analysis.elastic:
                 self._measure_elastic()
 

@@ -14,6 +14,7 @@ from hpckit.apps.md.config import Config
 from hpckit.apps.md.free_energy.report import free_energy_sections
 from hpckit.apps.md.output.analysis import FILE, from_files, last_frame
 from hpckit.apps.md.output.argon import beside_rahman
+from hpckit.apps.md.output.averages import RESULTS
 from hpckit.apps.md.output.charts import lines, picture
 from hpckit.apps.md.output.observed import observed, symbols
 from hpckit.apps.md.settings.table import TITLES, Table
@@ -43,6 +44,7 @@ def sections(run: RunData) -> Iterator[Iterator[Any]]:
     names = symbols(run.summary.get("units") or {})
     yield _state(run, config, names)
     yield _own_columns(run, config, names)
+    yield _series(run, config, names)
     yield free_energy_sections(run.directory / "output", names)
     yield _measured(run, config)
     yield _at_the_end(run, config, names)
@@ -139,6 +141,34 @@ def _own_columns(run: RunData, config: Config, names: dict[str, str]) -> Iterato
     listing = table(("column", "mean", "error", "what it is"), rows, (1, 2))
     shown = grid(drawn) + listing + caption(said)
     yield ReportSection("columns", "Columns of the table", shown, numbers, "headline", tuple(own))
+
+
+def _series(run: RunData, config: Config, names: dict[str, str]) -> Iterator[ReportSection]:
+    """The last profiles along one dim, correlations in time, and tables over distances."""
+    path = run.directory / "output" / RESULTS
+    if not path.is_file():
+        return
+    drawn, numbers = list[str](), dict[str, Any]()
+    for name, found in parse_json(read_bytes(path, "the series")).items():
+        titles, rows = found["columns"], np.array(found["rows"], float)
+        numbers[name] = found
+        along, first, label = rows[:, 0], 1, titles[0]
+        if found["kind"] == "correlation":
+            along, label = along * config.time.dt, f"lag ({names.get('time', '')})"
+        elif found["kind"] == "profile":
+            given = next((each for each in config.table.profiles if each.name == name), None)
+            if given is None or len(given.bins.along) != 1:
+                continue
+            unit = "share of the box" if given.bins.reduced else names.get("length", "")
+            label = f"{given.bins.along[0]} ({unit})"
+        elif not titles[0].endswith("[1]"):
+            along, first, label = np.arange(1.0, len(rows) + 1), 0, "row"
+        first += found["kind"] != "average"  # numbers of particles and of products
+        drawn += [lines(f"{name}: {titles[k]}", {"": (along, rows[:, k])}, label) for k in range(first, len(titles))]
+    if drawn:
+        said = "The last results with many rows; output/series.json has them, and those in several dims."
+        shown = grid(drawn[:MOST_DRAWN]) + caption(said)
+        yield ReportSection("series", "Profiles and correlations", shown, numbers, "headline")
 
 
 def _meaning(given: Table, name: str) -> str:

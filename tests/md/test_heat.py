@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from conftest import by_day
 from lammps_runs import follow_lammps, needs_lammps, same_anywhere
 from mpi4py import MPI
 from pydantic import ValidationError
@@ -113,7 +114,7 @@ run 60
 
 
 @needs_lammps
-@pytest.mark.parametrize("name", [*SCRIPTS])
+@pytest.mark.parametrize("name", by_day([*SCRIPTS], "flux", "heat"))
 def test_heat_and_swaps_are_those_of_lammps(mpirun, tmp_path, name):
     """Also on three ranks, and from a checkpoint."""
     given, script = SCRIPTS[name]

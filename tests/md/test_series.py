@@ -10,9 +10,12 @@ from pydantic import ValidationError
 from test_chains import SCRIPT as CHAIN
 from test_physics import run_app
 
+from hpckit.apps.md import report
 from hpckit.apps.md.lammps.script import settings_of
 from hpckit.apps.md.settings.formulas import value_of, values_of
 from hpckit.apps.md.settings.table import Table
+from hpckit.report.extension import app_sections
+from hpckit.report.run_data import load_run
 
 MELT = """units lj
 lattice fcc 0.7
@@ -97,7 +100,9 @@ def rows_of(path) -> np.ndarray:
 
 
 @needs_lammps
-@pytest.mark.parametrize(("text", "count"), [(SERIES, 9), (PRESSED, 3)], ids=["still", "box"])
+@pytest.mark.parametrize(
+    ("text", "count"), [(SERIES, 9), pytest.param(PRESSED, 3, marks=pytest.mark.nightly)], ids=["still", "box"]
+)
 def test_series_are_those_of_lammps(mpirun, tmp_path, text, count):
     """Numbers of the table, also on three ranks and from a checkpoint; and the files, with their heads."""
     follow_lammps(tmp_path, mpirun, text, again=93)
@@ -109,10 +114,13 @@ def test_series_are_those_of_lammps(mpirun, tmp_path, text, count):
         expected = rows_of(theirs)
         assert len(expected) > 20
         np.testing.assert_allclose(rows_of(ours), expected, rtol=1e-5, atol=1e-5, err_msg=name)
+    (shown,) = (each for each in app_sections(report, load_run(tmp_path / "run")) if each.key == "series")
+    assert "heat" in shown.numbers or "far" in shown.numbers
+    assert shown.html.count("<svg") > 5
 
 
 @needs_lammps
-@pytest.mark.parametrize("shares", ["fene", "lj/coul 0 0 0.5"])
+@pytest.mark.parametrize("shares", ["fene", pytest.param("lj/coul 0 0 0.5", marks=pytest.mark.nightly)])
 def test_distances_leave_out_partners_in_molecules(tmp_path, shares):
     """Only those without any share of the forces."""
     write_chain(tmp_path / "chain.data")

@@ -12,6 +12,7 @@ from hpckit.apps.md.settings.averages import Average, Correlation, Profile, Samp
 from hpckit.apps.md.settings.table import Table
 from hpckit.run.context import Run
 
+RESULTS = "series.json"
 Evaluate = Callable[[Sampled], list[float]]  # the values of a sample
 Finish = Callable[[Average, list[float]], list[float]]  # the means of a period, from the sums of its samples
 
@@ -170,6 +171,15 @@ class Averages:
         columns = [state.column(given, part) for part in range(1, given.width + 1)]
         return [[*row] for row in zip(*columns, strict=True)], periods
 
+    def told(self) -> dict[str, Any]:
+        """The last results with many rows, by name: what they are, the titles of their columns, and the rows."""
+        found = {each.name: (each, self.result(each.name)[0]) for each in self.given if each.has_rows}
+        return {
+            name: {"kind": type(each).__name__.lower(), "columns": _titles(each), "rows": rows}
+            for name, (each, rows) in found.items()
+            if rows
+        }
+
     def saved(self) -> dict[str, Any]:
         """Its state, as plain values."""
         return {name: asdict(state) for name, state in self.states.items()}
@@ -188,7 +198,7 @@ class AverageFiles:
     """The files of all series of a run, in the form of LAMMPS; on rank 0, and cut back when a run resumes."""
 
     def __init__(self, run: Run, tables: Iterable[Table]) -> None:
-        self.files: dict[str, TextTable] = {}
+        self.run, self.files = run, dict[str, TextTable]()
         for table in tables:
             for given in table.sampled:
                 if given.file and run.rank == 0 and given.file not in self.files:
@@ -208,24 +218,33 @@ class AverageFiles:
             lines = [f"{number} {lines[0]}"]
         self.files[given.file].add("\n".join(lines) + "\n")
 
-    def close(self) -> None:
-        """Close all files."""
+    def finish(self, averages: Averages) -> None:
+        """Close all files, and write the last results with many rows into output/series.json."""
         for file in self.files.values():
             file.close()
+        if self.run.rank == 0 and (found := averages.told()):
+            self.run.directory.write_json(f"output/{RESULTS}", found)
+
+
+def _titles(given: Sampled) -> list[str]:
+    """What LAMMPS calls the columns."""
+    if isinstance(given, Correlation):
+        return ["TimeDelta", "Ncount", *(f"{given.columns[a]}*{given.columns[b]}" for a, b in given.pairs)]
+    places = [f"Coord{k + 1}" for k in range(len(given.bins.along))] if isinstance(given, Profile) else []
+    return [*places, *(["Ncount"] if isinstance(given, Profile) else []), *given.columns]
 
 
 def _head(given: Sampled) -> str:
     """What LAMMPS has at the head of such a file."""
+    titles = " ".join(_titles(given))
     if isinstance(given, Correlation):
-        pairs = " ".join(f"{given.columns[a]}*{given.columns[b]}" for a, b in given.pairs)
-        rows = f"# Timestep Number-of-time-windows\n# Index TimeDelta Ncount {pairs}\n"
+        rows = f"# Timestep Number-of-time-windows\n# Index {titles}\n"
         return f"# Time-correlated data for fix {given.name}\n{rows}"
     if isinstance(given, Profile):
-        places = "".join(f"Coord{k} " for k in range(1, len(given.bins.along) + 1))
-        rows = f"# Timestep Number-of-chunks Total-count\n# Chunk {places}Ncount {' '.join(given.columns)}\n"
+        rows = f"# Timestep Number-of-chunks Total-count\n# Chunk {titles}\n"
         return f"# Chunk-averaged data for fix {given.name} and group {given.group}\n{rows}"
     words = "# TimeStep Number-of-rows\n# Row" if given.has_rows else "# TimeStep"
-    return f"# Time-averaged data for fix {given.name}\n{words} {' '.join(given.columns)}\n"
+    return f"# Time-averaged data for fix {given.name}\n{words} {titles}\n"
 
 
 def _added(before: list[float], more: list[float]) -> list[float]:

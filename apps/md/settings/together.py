@@ -12,7 +12,7 @@ from hpckit.plan.particles.snapshot import BOUND
 
 TAKEN = (  # names in output/, and of what is kept beside checkpoints
     *("analysis.json", "coupling.csv", "elastic.json", "end.data", "free_energy.csv", "free_energy.json", "metrics"),
-    *("trajectory", "trajectory.dump", "trajectory.h5md", "trajectory.h5md.frames", "variables.csv"),
+    *("series.json", "trajectory", "trajectory.dump", "trajectory.h5md", "trajectory.h5md.frames", "variables.csv"),
 )
 
 
