@@ -41,6 +41,8 @@ fix SS all ave/correlate 2 10 40 v_pxy c_thermo_temp type auto file own.txt ave 
 fix cross all ave/correlate 3 5 30 v_pxy c_thermo_temp v_pxz type full file cross.txt prefactor 2.0 start 20
 variable v11 equal trap(f_SS[3])*${{scale}}
 variable slow equal slope(f_SS[4])
+variable natoms equal count(all)
+variable share equal count(two)/${{natoms}}*mass(two)+fcm(two,y)-vcm(two,x)*xcm(all,z)+ke(two)/gyration(two)
 compute each two ke/atom
 variable warm atom c_each/1.5+(vx^2+vy*vy-exp(-abs(fz)))*(type==2)*temp%3
 compute sums all reduce sum vx c_each v_warm
@@ -61,7 +63,7 @@ fix two two ave/chunk 2 5 20 squares fx c_each vz temp norm sample ave running f
 fix none two ave/chunk 5 2 20 cells vy temp norm none ave window 2 file none.txt
 fix kinds all ave/chunk 4 2 20 kinds vy temp density/mass ave window 2 file kinds.txt
 thermo 40
-thermo_style custom step temp press v_v11 v_slow f_SS[2][3] f_far[13][3] f_some[7][3] f_tensor[2] f_heat[3][5] &
+thermo_style custom step temp press v_share v_v11 v_slow f_SS[2][3] f_far[13][3] f_some[7][3] f_tensor[2] f_heat[3][5] &
   f_two[4][6] f_none[2][3] c_sums[2] c_sums[3] c_most[*] c_mean c_far[14][2]
 thermo_modify format float %.15g
 run 80

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -52,6 +53,7 @@ class ParticleCommands:
         self.script = script
         self.boundary = ["p", "p", "p"]
         self.groups = {"all"}
+        self.file_count = 0  # particles in a data file
         self.read = list[tuple[float, float]]()  # ends of the box of a data file
         self.commands: dict[str, Callable[..., None]] = {
             "units": self._units,
@@ -303,6 +305,20 @@ class ParticleCommands:
         if style.removesuffix("/omp").removesuffix("/kk") not in (*get_args(Kind), *OF_PARTS):
             self.script.note(f"compute {style} is passed over: see the section analysis")
 
+    def count(self) -> int:
+        """How many particles there are so far. Raises `ValueError` where nobody knows yet."""
+        system, periodic = self.script.section("system"), [each == "p" for each in self.boundary]
+        if "file" in system:
+            if not self.file_count:
+                raise ValueError("how many particles a file has is known from its head alone")
+            return self.file_count * math.prod(system.get("replicate", (1, 1, 1)))
+        x, y, z = periodic
+        made = Made((x, y, z), np.ones(max(self.script.types, 1)), 1.0, dims=int(system.get("dims", 3)))
+        for _, what, step in self.script.making.steps:
+            if what != "velocity":
+                step(made)
+        return len(made.types)
+
     def _require_groups(self, what: str, names: Iterable[str]) -> None:
         missing = [name for name in names if name not in self.groups]
         if missing and "group" not in self.script.failed:
@@ -322,6 +338,8 @@ class ParticleCommands:
         self.script.bound = {words[1]: int(words[0]) for words in head if len(words) == 2 and words[1] in BOUND}
         self.read = [(float(words[0]), float(words[1])) for words in head if words[2:3] in (["xlo"], ["ylo"], ["zlo"])]
         for words in head:
+            if words[1:] == ["atoms"]:
+                self.file_count = int(words[0])
             if words[1:3] == ["atom", "types"]:
                 self.script.types = int(words[0])
             elif words[2:3] == ["types"]:

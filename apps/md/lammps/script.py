@@ -342,6 +342,8 @@ class _Execution:
             return float(self.step if self.step >= 0 else self.commands.motion.now or 0)
         if token in OF_BOX:
             return self._of_box(token)
+        if token == "count(all)":
+            return float(self.commands.particles.count())
         x, y, z = map(float, self.commands.script.making.spacing)
         return {"PI": math.pi, "dt": self.commands.motion.dt, "xlat": x, "ylat": y, "zlat": z}[token]
 

@@ -16,7 +16,17 @@ from hpckit.apps.md.lammps.state import ScriptState
 from hpckit.apps.md.settings.averages import Average, Correlation, Profile, Sampled
 from hpckit.apps.md.settings.formulas import names_in
 from hpckit.apps.md.settings.interaction import OF_BRICKS, OF_FILES
-from hpckit.apps.md.settings.table import COMPUTED, FROM_START, LENGTHS, OF_EACH, OF_PAIRS, Computed, Reduction, Table
+from hpckit.apps.md.settings.table import (
+    COMPUTED,
+    FROM_START,
+    GROUPED,
+    LENGTHS,
+    OF_EACH,
+    OF_PAIRS,
+    Computed,
+    Reduction,
+    Table,
+)
 
 AXES = ("x", "y", "z")
 REDUCTIONS = get_args(Reduction)
@@ -86,6 +96,8 @@ class TableCommands:
         reached = self._reached([*columns, *(name for each in kept for name in each.columns)], computed, formulas)
         for name in computed.keys() & reached:
             self.particles.choose(computed[name]["group"])
+        for group in {match[2] for name in reached if (match := GROUPED.match(name))}:
+            self.particles.choose(group)
         for profile in sampled["profiles"]:
             self.particles.choose(profile.group)
         # Displacements count from their compute on, also where they are printed later.

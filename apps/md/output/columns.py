@@ -11,11 +11,30 @@ import numpy as np
 
 from hpckit.apps.md.motion.dynamics import group_of, within
 from hpckit.apps.md.output.averages import Averages
-from hpckit.apps.md.output.of_particles import Binned, OfParticles, distances, finished, heat_flux, reduced, sample
+from hpckit.apps.md.output.of_particles import (
+    Binned,
+    OfParticles,
+    distances,
+    finished,
+    heat_flux,
+    of_group,
+    reduced,
+    sample,
+)
 from hpckit.apps.md.potentials import reaches
 from hpckit.apps.md.settings.averages import Average, Profile, Sampled
 from hpckit.apps.md.settings.formulas import value_of
-from hpckit.apps.md.settings.table import AVERAGED, COMPUTED, ENERGIES, FROM_START, TAKEN, TITLES, WHOLE, Computed
+from hpckit.apps.md.settings.table import (
+    AVERAGED,
+    COMPUTED,
+    ENERGIES,
+    FROM_START,
+    GROUPED,
+    TAKEN,
+    TITLES,
+    WHOLE,
+    Computed,
+)
 from hpckit.apps.md.start import Start
 from hpckit.comm.agree import max_of_ranks, share_numbers
 from hpckit.io.checkpoint.state import Piece, Restored
@@ -126,6 +145,8 @@ class TableColumns:
                 given = self.averages.named(match[1])
                 extensive = isinstance(given, Average) and self._is_averaged_energy(given, row, part)
                 return self.averages.value(match[1], row, part) / (count if extensive and divides else 1)
+            if match := GROUPED.match(name):
+                return of_group(self.system, group_of(self.start, match[2]), match[1], match[3] or "", match[4] or "")
             if match := TAKEN.match(name):
                 return self.averages.of_all(match[2], int(match[3] or 1), match[1])
             if name == "PI":

@@ -14,7 +14,17 @@ from hpckit.apps.md.settings.table import COMPUTED, OF_EACH, Computed
 from hpckit.comm.agree import max_of_ranks
 from hpckit.kernels.particles.records.dispatch import types_of
 from hpckit.md import snapshots
-from hpckit.md.external.groups import ParticleGroup, Some, slots_of, sums_by
+from hpckit.md.external.groups import (
+    ParticleGroup,
+    Some,
+    Warmth,
+    center_of,
+    count_of,
+    slots_of,
+    sums_by,
+    unwrapped,
+    weighted_sums,
+)
 from hpckit.md.observables.frame import part_of
 from hpckit.md.observables.radial import RadialDistribution
 from hpckit.md.system import System
@@ -103,6 +113,38 @@ def reduced(given: Computed, of: OfParticles) -> tuple[float, ...]:
         found = sums[:-1] / (sums[-1] if given.how.startswith("ave") else 1.0)
     found = found.tolist()
     return (found[0],) if len(found) == 1 else (np.nan, *found)
+
+
+def of_group(system: System, group: ParticleGroup | None, what: str, axis: str, end: str) -> float:
+    """Collective: a function of a group, None for all particles, as variables of LAMMPS have them. what: count, mass,
+    charge, ke, gyration; of an axis xcm, vcm, fcm: place and velocity of the center of mass, and force; bound: the
+    least or largest coordinate, by `end`.
+    """
+    dim, particles, slots = AXES.index(axis or "x"), system.particles, system.particles.slots
+    if what == "count":
+        return float(count_of(system, group))
+    if what == "ke":
+        return 0.5 * Warmth(group).doubled(system)
+    if what == "xcm":
+        return float(center_of(system, group)[0][dim])
+    if what == "bound":
+        sign = 1.0 if end == "max" else -1.0
+        own = system.device.to_host(particles.positions[:slots, dim][slots_of(system, group)])
+        return float(sign * max_of_ranks(system.mesh.comm, np.array([(sign * own).max(initial=-np.inf)]))[0])
+    masses = system.slot_masses[:, None]
+    if what == "gyration":
+        away = unwrapped(system) - system.device.to_device(center_of(system, group)[0])
+        columns = masses * (away * away).sum(axis=1)[:, None]
+    elif what == "vcm":
+        columns = masses * particles.velocities[:slots, dim : dim + 1]
+    elif what == "fcm":
+        columns = particles.forces[:slots, dim : dim + 1]
+    else:
+        columns = masses if what == "mass" else particles.charges[:slots, None]
+    total, mass = weighted_sums(system, group, system.device.xp.concatenate([columns, masses], axis=1)).tolist()
+    if what in ("vcm", "gyration"):
+        total /= mass
+    return float(np.sqrt(total)) if what == "gyration" else float(total)
 
 
 def heat_flux(given: Computed, of: OfParticles) -> tuple[float, ...]:

@@ -24,8 +24,11 @@ COMPARISONS = OPERATORS[2] | OPERATORS[3]
 OF_CONDITIONS = OPERATORS[:4]
 SIGNS = r"&&|\|\||\|\^|[=!<>]=|[<>()!]"
 CONDITION = re.compile(rf"\s*({SIGNS}|[^\s=!<>()&|]+)")
-OF_SERIES = r"(?:trap|slope)\(f_\w+(?:\[\d+\])?\)"  # names, too: of all values so far
-FORMULA = re.compile(rf"\s*({OF_SERIES}|{SIGNS}|[-+*/%^,]|(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|\w+(?:\[\d+\]){{0,2}})")
+# Names, too: of all values so far, and of groups: count(GROUP), vcm(GROUP,x), bound(GROUP,xmin).
+OF_SERIES = r"(?:trap|slope)\(f_\w+(?:\[\d+\])?\)"
+OF_GROUP = r"(?:(?:count|mass|charge|ke|gyration)\(\w+\)|(?:xcm|vcm|fcm)\(\w+,[xyz]\)|bound\(\w+,[xyz](?:min|max)\))"
+NUMBER = r"(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+FORMULA = re.compile(rf"\s*({OF_SERIES}|{OF_GROUP}|{SIGNS}|[-+*/%^,]|{NUMBER}|\w+(?:\[\d+\]){{0,2}})")
 FUNCTIONS: dict[str, Callable[..., float]] = {
     **{name: getattr(math, name) for name in ("sqrt", "exp", "sin", "cos", "tan", "asin", "acos", "atan", "atan2")},
     **{name: getattr(math, name) for name in ("ceil", "floor")},

@@ -109,6 +109,7 @@ Reduction = Literal["sum", "ave", "min", "max", "sumsq", "avesq"]
 PART = r"(?:\[(\d+)\])?"
 COMPUTED = re.compile(rf"c_(\w+?){PART}{PART}$")
 AVERAGED = re.compile(rf"f_(\w+?){PART}{PART}$")
+GROUPED = re.compile(r"(count|mass|charge|ke|gyration|xcm|vcm|fcm|bound)\((\w+)(?:,([xyz])(min|max)?)?\)$")
 TAKEN = re.compile(rf"(trap|slope)\(f_(\w+?){PART}\)$")
 
 
@@ -188,7 +189,8 @@ class Named(Section):
         min_length=1,
         description="of columns by their names, numbers, + - * / ^ %, and functions as sqrt(x); trap(f_NAME) is the"
         " integral by trapezoids of the means kept, or of a column of many rows, over their number, slope(f_NAME) that"
-        " of the least-squares line. Of particles: of x, vx, mass, … and what is computed of each",
+        " of the least-squares line; count, mass, charge, ke and gyration(GROUP), xcm, vcm and fcm(GROUP,x),"
+        " bound(GROUP,xmin). Of particles: of x, vx, mass, … and what is computed of each",
     )
 
 
@@ -253,6 +255,8 @@ class Table(Section):
             found, row, part = known.get(match[1]), int(match[2] or 0), int(match[3] or 0)
             sound = found is not None and found.has(row, part)
             return "" if sound else f"there is no {name} among {', '.join(known)} of table.computed"
+        if GROUPED.match(name):
+            return ""
         if match := TAKEN.match(name):
             one = next((each for each in self.sampled if each.name == match[2]), None)
             kept = one is not None and (one.has_rows or (isinstance(one, Average) and one.kept))
@@ -333,4 +337,6 @@ class Table(Section):
     def groups(self) -> Iterator[tuple[str, str]]:
         """The groups that it names, each with its key."""
         yield from (("table.computed.group", each.group) for each in self.computed)
+        named = (GROUPED.match(name) for each in self.formulas for name in names_in(each.formula))
+        yield from (("table.formulas", match[2]) for match in named if match)
         yield from (("table.profiles.group", each.group) for each in self.profiles)
