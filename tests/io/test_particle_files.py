@@ -343,7 +343,7 @@ def test_tilted_boxes_in_every_format(system, tmp_path):
         dump.write(tilted)
     with H5mdWriter(tmp_path / "a.h5md") as trajectory:
         trajectory.write(tilted)
-        trajectory.write(dataclasses.replace(system, step=80))
+        trajectory.write(dataclasses.replace(system, step=80, lower=system.lower - 0.25))
     with H5mdWriter(tmp_path / "b.h5md") as trajectory:
         trajectory.write(system)
         with pytest.raises(InputError, match="the box is tilted at step 40"):
@@ -359,6 +359,7 @@ def test_tilted_boxes_in_every_format(system, tmp_path):
         assert read.tilt.tolist() == [1.5, -0.75, 0.5]
         np.testing.assert_allclose(read.unwrapped, tilted.unwrapped[np.argsort(tilted.ids)], rtol=1e-7)
     assert not second.cell.tilted
+    assert second.lower.tolist() == [-1.25, -0.25, 1.75]  # a box that changes about its middle
     scaled = (tilted.positions - tilted.lower) @ tilted.cell.inverse
     wanted = {"xs ys zs": (scaled, tilted.positions), "xu yu zu": (tilted.unwrapped, tilted.unwrapped)}
     for columns, (places, expected) in wanted.items():

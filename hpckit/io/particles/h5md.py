@@ -32,6 +32,7 @@ ELEMENTS = {
     "velocity": ("velocities", "velocity"),
     "force": ("forces", "force"),
 }
+OF_BOX = ("box/edges", "box/lower")  # positions are places in space; readers that know the edges alone shift them
 CHUNK_ROWS = 1 << 16
 # The table of frames is written anew when that takes at most this share of the time since the last one.
 SHARE = 0.05
@@ -95,7 +96,7 @@ class H5mdWriter:
             try:
                 with h5py.File(self.path, "r") as moved, memory_file() as made:
                     group = moved[GROUP]
-                    for name in (*ELEMENTS, "box/edges"):
+                    for name in (*ELEMENTS, *OF_BOX):
                         if name in group:
                             values = group[f"{name}/value"][number]
                             chunk = _chunk(values.shape)
@@ -152,7 +153,7 @@ class H5mdWriter:
         whole = self._tilted or self._first.cell.tilted
         if snapshot.cell.tilted and not whole:
             raise InputError(f"the box is tilted at step {snapshot.step}, but was not at the first frame")
-        values = {"box/edges": snapshot.cell.matrix if whole else snapshot.edges}
+        values = {"box/edges": snapshot.cell.matrix if whole else snapshot.edges, "box/lower": snapshot.lower}
         for name, (field, _) in ELEMENTS.items():
             if getattr(self._first, field) is not None:
                 given = getattr(snapshot, field)
@@ -206,8 +207,7 @@ class H5mdWriter:
             element = group.require_group(name)
             if name != "position":  # hard links: the elements are sampled together
                 element["step"], element["time"] = position["step"], position["time"]
-        # Positions are places in space; readers that know a box by its edges alone find its corner here.
-        file["parameters/hpckit/box_lower"] = first.lower
+        file.create_group("parameters/hpckit")  # whose types count from 1
         if first.names:
             file["parameters/hpckit/type_names"] = np.array(first.names, h5py.string_dtype())
 
@@ -215,7 +215,8 @@ class H5mdWriter:
         """The unit of every dataset that has one, as an attribute."""
         units = self._units
         group = file[GROUP]
-        given = {"position/time": "time", "box/edges/value": "length", "mass": "mass"}
+        given = {"position/time": "time", "mass": "mass"}
+        given |= {f"{name}/value": "length" for name in OF_BOX}
         given |= {f"{name}/value": kind for name, (_, kind) in ELEMENTS.items() if kind}
         for name, kind in given.items():
             if name in group and units.get(kind):

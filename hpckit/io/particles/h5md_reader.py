@@ -79,9 +79,8 @@ def _snapshot(file: h5py.File, group: h5py.Group, number: int, path: Path) -> Sn
     if edges.shape == (3,):
         edges = np.diag(edges)
     boundary = [word.decode() if isinstance(word, bytes) else str(word) for word in group["box"].attrs["boundary"]]
-    lower = (
-        np.asarray(file["parameters/hpckit/box_lower"][...]) if "parameters/hpckit/box_lower" in file else np.zeros(3)
-    )
+    corner = _at(group, "box/lower", number, path)
+    lower = np.zeros(3) if corner is None else np.asarray(corner, np.float64)
     try:
         cell, rotation = Cell.of_edges(edges, lower)
     except ValueError as error:
