@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from hpckit.kernels.euler.hevi import dispatch as flat
+from hpckit.kernels.euler.hevi import simd
 from hpckit.kernels.euler.hevi.constants import HALO, MIRRORED, NO_WATER, WORKS, WRAPPED, Substep, upwind_weights
+from hpckit.kernels.euler.hevi.slow import ROWS
 from hpckit.kernels.euler.hevi.terrain import dispatch as sloping
 from hpckit.kernels.euler.hevi.terrain.constants import WORKS as SLOPING_WORKS
 from hpckit.kernels.euler.hevi.turns import core, deepest, rims
@@ -106,8 +108,11 @@ def test_rows_in_turn_have_the_bits_of_substeps(sloped, wet, ends):
 
 
 @pytest.mark.parametrize(("goes_on", "wet"), [(True, False), (False, True)])
-def test_slow_tendencies_and_sweeps_in_one_pass_have_the_bits_of_two(goes_on, wet):
+def test_slow_tendencies_and_sweeps_in_one_pass_have_the_bits_of_two(monkeypatch, goes_on, wet):
     (column, levels, wind), (nz, ny, nx) = tables(SHAPE[0]), (SHAPE[0], 31, SHAPE[2])
+    monkeypatch.setattr(simd, "WITHIN", 9 * 8 * simd.NUMBERS * nx * nz)
+    assert simd.rows_at_once(nx, nz) == 9
+    assert simd.rows_at_once(2 * nx, nz) == ROWS  # where too few fit
 
     def tall(seed: int) -> np.ndarray:
         return np.concatenate([air(seed + k) for k in range(3)], axis=2)[:, :, : ny + 2 * HALO].copy()

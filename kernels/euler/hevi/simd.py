@@ -25,13 +25,14 @@ from hpckit.kernels.euler.hevi.rows import (
     settle,
     tiles,
 )
-from hpckit.kernels.euler.hevi.slow import kinds, room, slow_part, slow_rows
+from hpckit.kernels.euler.hevi.slow import ROWS, kinds, room, slow_part, slow_rows
 from hpckit.kernels.euler.hevi.turns import whole
 from hpckit.kernels.euler.numerics import outside, power
 
 u8 = np.uint64
 FIRST = HALO - FACES_BACK  # of the cells of `work`
-ROWS = 12  # at most at a time, where sweeps follow the slow tendencies: what the latter leave is then in the cache
+NUMBERS = 18  # of a cell, that its slow tendencies and its first substep read or leave
+WITHIN, FEWEST = 9 << 20, 8  # bytes of rows of them that stay in the cache, and rows, of fewer the tendencies cost more
 
 
 @jit(borrowed=True)
@@ -151,17 +152,24 @@ def linearize_and_sweep(
     (rows, low), wet = kept_rows(new.shape[1]), 1.0 if numbers.wet else None
     linear = state, water, column, wind, weights, stage, *room(state, stage.wet), *kinds(weights, stage)
     given = old, new, work, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, rows, low
-    _linearize_and_sweep(*linear, *given, tiles(new.shape[3] - 2 * HALO), wet, turns, ends)
+    nz, nx = new.shape[1], new.shape[3] - 2 * HALO
+    _linearize_and_sweep(*linear, *given, tiles(nx), wet, turns, ends, rows_at_once(nx, nz))
+
+
+def rows_at_once(columns, levels):
+    """Of how many rows tendencies are found before the substeps that read them: of as many as the cache holds."""
+    fit = WITHIN // (8 * NUMBERS * columns * levels)
+    return min(fit, ROWS) if fit >= FEWEST else ROWS
 
 
 @jit(borrowed=True)
 def _linearize_and_sweep(
     state, water, column, wind, weights, stage, x, y, z, u, v, w, theta, p, dry, weight, follows, moist, old, new, work,
-    slow, pressure, levels, flux_x, flux_y, flux_z, numbers, rows, low, tile, wet, turns, ends,
+    slow, pressure, levels, flux_x, flux_y, flux_z, numbers, rows, low, tile, wet, turns, ends, at_once,
 ):  # fmt: skip
     tall = state.shape[2]
     begin, end, done = HALO - 1, tall - HALO + 1, 0
-    times = -((begin - end) // ROWS)
+    times = -((begin - end) // at_once)
     for time in range(times):
         first, last = begin + (end - begin) * time // times, begin + (end - begin) * (time + 1) // times
         slow_rows(
