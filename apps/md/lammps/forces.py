@@ -9,7 +9,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from hpckit.apps.md.lammps import granular
+from hpckit.apps.md.lammps.fixes import granular
 from hpckit.apps.md.lammps.state import ScriptMistake, ScriptState
 from hpckit.apps.md.settings.formulas import is_number
 from hpckit.apps.md.settings.interaction import Rule, mixed_length

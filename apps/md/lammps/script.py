@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from hpckit.apps.md.lammps.commands import Commands
-from hpckit.apps.md.lammps.fixes import ADAPTS, SAMPLING
+from hpckit.apps.md.lammps.fixes.styles import ADAPTS, SAMPLING
 from hpckit.apps.md.lammps.making.made import Made
 from hpckit.apps.md.lammps.state import Reading, ScriptMistake, ScriptVariable
 from hpckit.apps.md.molecules import files

@@ -6,19 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from hpckit.apps.md.lammps.fix_commands import FixCommands
-from hpckit.apps.md.lammps.fixes import (
-    MOVERS,
-    OUTSIDE,
-    PUSHES,
-    RELAX,
-    UNMOVED,
-    Fix,
-    deformed,
-    motion_of,
-)
+from hpckit.apps.md.lammps.fixes.boxes import deformed
+from hpckit.apps.md.lammps.fixes.commands import FixCommands
+from hpckit.apps.md.lammps.fixes.motion import motion_of
+from hpckit.apps.md.lammps.fixes.outside import Scales, outside_of
+from hpckit.apps.md.lammps.fixes.styles import MOVERS, OUTSIDE, PUSHES, RELAX, UNMOVED, Fix
 from hpckit.apps.md.lammps.forces import ForceCommands
-from hpckit.apps.md.lammps.outside import Scales, outside_of
 from hpckit.apps.md.lammps.particles import ParticleCommands
 from hpckit.apps.md.lammps.state import ScriptState
 from hpckit.apps.md.lammps.table_commands import TableCommands

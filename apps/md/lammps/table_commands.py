@@ -9,8 +9,8 @@ from typing import Any, get_args
 
 from pydantic import ValidationError
 
-from hpckit.apps.md.lammps.fix_commands import FixCommands
-from hpckit.apps.md.lammps.fixes import is_counted
+from hpckit.apps.md.lammps.fixes.commands import FixCommands
+from hpckit.apps.md.lammps.fixes.corrections import is_counted
 from hpckit.apps.md.lammps.particles import ParticleCommands
 from hpckit.apps.md.lammps.state import ScriptState
 from hpckit.apps.md.settings.averages import Average, Correlation, Profile, Sampled

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
-from hpckit.apps.md.lammps.fix_commands import FixCommands
-from hpckit.apps.md.lammps.fixes import HOLDS, RIGID
+from hpckit.apps.md.lammps.fixes.commands import FixCommands
+from hpckit.apps.md.lammps.fixes.styles import HOLDS, RIGID
 from hpckit.apps.md.lammps.making.pushes import change_of, velocity_of
 from hpckit.apps.md.lammps.particles import MAKERS, ParticleCommands
 from hpckit.apps.md.lammps.state import ScriptState

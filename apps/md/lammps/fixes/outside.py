@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpckit.apps.md.lammps.fixes import GRAVITY, PUSHES, REFLECTS, UNMOVED, WALLS, Fix, Settings
+from hpckit.apps.md.lammps.fixes.styles import GRAVITY, PUSHES, REFLECTS, UNMOVED, WALLS, Fix, Settings
 from hpckit.apps.md.settings.formulas import is_number
 
 FACES = {

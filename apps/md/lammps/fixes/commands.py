@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hpckit.apps.md.lammps.fixes import (
+from hpckit.apps.md.lammps.fixes.granular import FIXES as OF_SPHERES
+from hpckit.apps.md.lammps.fixes.granular import FREEZE, ROLLING
+from hpckit.apps.md.lammps.fixes.motion import require_known
+from hpckit.apps.md.lammps.fixes.outside import require_readable
+from hpckit.apps.md.lammps.fixes.styles import (
     ADAPTS,
     CORRECTIONS,
     GRAVITY,
@@ -20,11 +24,7 @@ from hpckit.apps.md.lammps.fixes import (
     Fix,
     SoftRamp,
     ramp_of,
-    require_known,
 )
-from hpckit.apps.md.lammps.granular import FIXES as OF_SPHERES
-from hpckit.apps.md.lammps.granular import FREEZE, ROLLING
-from hpckit.apps.md.lammps.outside import require_readable
 from hpckit.apps.md.lammps.particles import MAKERS, ParticleCommands
 from hpckit.apps.md.lammps.state import ScriptMistake, ScriptState
 
