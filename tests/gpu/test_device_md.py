@@ -25,7 +25,7 @@ def test_particles_on_a_device_move_as_on_the_host(mpirun, monkeypatch, ranks):
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_every_kind_of_motion_on_a_device_is_that_of_the_host(mpirun, monkeypatch, ranks):
     on_gpu(monkeypatch)
-    assert "all good 9" in mpirun(ranks, "md_device_motion.py", timeout=280).stdout
+    assert "all good 11" in mpirun(ranks, "md_device_motion.py", timeout=280).stdout
 
 
 BESIDE = (
@@ -154,3 +154,53 @@ def test_what_has_no_form_for_gpus_is_refused_by_name(tmp_path):
     assert done.code != 0
     assert "repro = True does not run on GPUs" in done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr
+
+
+TABLE = """app = "md"
+[system]
+cells = [3, 3, 4]
+[interaction]
+cutoff = 1.5
+[time]
+steps = 6
+thermo = 3
+[table]
+columns = [
+    "v_groups", "c_fastest", "f_layers[3][4]", "c_flux[1]", "c_warm", "f_stress[1][3]", "f_near[30][2]", "c_mean",
+]
+computed = [
+    { name = "energy", kind = "ke/atom" },
+    { name = "pot", kind = "pe/atom" },
+    { name = "stress", kind = "stress/atom", moving = false },
+    { name = "flux", kind = "heat/flux", of = ["c_energy", "c_pot", "c_stress"] },
+    { name = "fastest", kind = "reduce", how = "max", of = ["c_energy"] },
+    { name = "mean", kind = "reduce", how = "ave", of = ["v_warmth"] },
+    { name = "warm", kind = "temp", within = [0, 3, 0, 9, 0, 3] },
+    { name = "pairs", kind = "rdf", bins = 50 },
+]
+formulas = [
+    { name = "warmth", formula = "c_energy / 1.5 + vx^2*x+q+type+id/mass" },
+    { name = "groups", formula = "count(all)*gyration(all)+xcm(all,x)-vcm(all,y)*fcm(all,z)+ke(all)/bound(all,zmax)" },
+]
+averages = [{ name = "near", columns = ["c_pairs[1]", "c_pairs[2]"], mode = "vector", every = 3, period = 3 }]
+correlations = [{ name = "stress", columns = ["pxy"], lags = 3, period = 3, running = true }]
+[[table.profiles]]
+name = "layers"
+columns = ["v_warmth", "density/number", "vx", "temp"]
+bins = { along = ["z"], widths = [0.1], origins = ["lower"], reduced = true }
+repeat = 3
+period = 3
+"""
+
+
+@pytest.mark.nightly
+def test_the_table_of_a_run_with_gpu_has_the_numbers_of_one_without(tmp_path):
+    (tmp_path / "run.toml").write_text(TABLE)
+    found = []
+    for name, ranks, gpu, more in (("host", 1, (), {}), ("gpus", 2, ("--gpu",), ON_GPU)):
+        done = hpckit("run", "run.toml", *gpu, "-n", ranks, "--no-report", "--directory", name, cwd=tmp_path, **more)
+        assert done.code == 0, done.stdout + done.stderr
+        lines = map(json.loads, (tmp_path / name / "metrics.jsonl").read_text().splitlines())
+        found.append([[value for key, value in line.items() if key[1:2] == "_"] for line in lines])
+    assert len(found[0][-1]) == 8
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-9, atol=1e-12)

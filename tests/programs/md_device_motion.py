@@ -11,8 +11,10 @@ from hpckit.comm.gpu import find_gpu
 from hpckit.errors import BlowUpError
 from hpckit.kernels.particles.lennard_jones.dispatch import POTENTIAL, parameters
 from hpckit.md.external.fields import ExternalFields, Wall
+from hpckit.md.external.groups import Within
 from hpckit.md.interaction import Interaction
 from hpckit.md.motion.barostats import MTK, CellRescaling
+from hpckit.md.motion.corrections import Corrected, HeatSource, SlabSwap
 from hpckit.md.motion.deformation import Change, Deformation
 from hpckit.md.motion.dynamics import NVE
 from hpckit.md.motion.fire import Fire
@@ -27,6 +29,8 @@ comm = MPI.COMM_WORLD
 device = find_gpu(comm)
 CELLS, EDGE, STEPS = (3, 2, 3), 1.2, 3
 OUTSIDE = ExternalFields((0.3, -0.2, 0.5), [Wall(2, True, 1.5, 0.5, 2.0), Wall(2, False, 1.0, 0.6, 2.0)])
+BLOCK = Within(None, (-np.inf, 0.2, -np.inf), (np.inf, 2.0, 2.1))
+SWAPS = SlabSwap("energy", None, 2, 2, pairs=2), SlabSwap("momentum", None, 0, 2, along=1)
 CASES = {  # dynamics; what acts from outside; steps between two moves of the cuts
     "langevin between walls": (lambda: Langevin(2.0, 0.5, 9), OUTSIDE, 0),
     "bussi": (lambda: Bussi(2.0, 0.1, 9), None, 0),
@@ -35,6 +39,8 @@ CASES = {  # dynamics; what acts from outside; steps between two moves of the cu
     "cell rescaling": (lambda: CellRescaling(Bussi(2.0, 0.1, 9), 3.0, 2.0, 0.02), None, 0),
     "fire between walls": (lambda: Fire(0.05), OUTSIDE, 0),
     "nve, balanced": (NVE, None, 2),
+    "heated": (lambda: Corrected(NVE(), [HeatSource(BLOCK, 5.0), *SWAPS], STEPS), None, 0),
+    "bath in a block": (lambda: Langevin(2.0, 0.5, 9, group=BLOCK, name="bath"), None, 0),
     "sheared": (lambda: Deformation(Sllod(2.0, 0.1), [Change("xz", "erate", (20.0,))], 1.0, carries=False), None, 0),
 }
 
@@ -69,6 +75,7 @@ def outcome(case: tuple, **options: object) -> tuple:
         snapshot(system, forces=True),
         getattr(dynamics, "largest_force", 0.0),
         system.domains.cuts,
+        system.given,
     )
     mesh.close()
     return found
@@ -81,6 +88,12 @@ for name, case in CASES.items():
         expected, got = getattr(host[0], what), getattr(there[0], what)
         assert np.allclose(got, expected, rtol=1e-10, atol=1e-10), (name, what, got, expected)
     assert np.isclose(there[2], host[2], rtol=1e-10), name
+    assert (
+        there[4].keys()
+        == host[4].keys()
+        == {"heated": {"energy", "momentum"}, "bath in a block": {"bath"}}.get(name, set())
+    )
+    assert all(np.isclose(there[4][key], value, rtol=1e-9) and value for key, value in host[4].items()), name
     if comm.rank == 0:
         np.testing.assert_allclose(there[1].unwrapped, host[1].unwrapped, rtol=0, atol=1e-11)
         np.testing.assert_allclose(there[1].velocities, host[1].velocities, rtol=0, atol=1e-10)

@@ -59,7 +59,7 @@ def slots_of(system: System, group: Some) -> Any:
 def count_of(system: System, group: Some) -> int:
     """How many particles a group has; collective for those in a block."""
     if isinstance(group, Within):
-        return int(weighted_sums(system, group, system.device.xp.ones((system.particles.slots, 1)))[0])
+        return int(weighted_sums(system, group, 1.0 * (system.slot_masses[:, None] >= 0.0))[0])
     return system.count if group is None else group.count
 
 

@@ -106,7 +106,7 @@ class Langevin:
             which[system.still] = True
         shares = system.inverse_masses[which][:, None]
         velocities = particles.velocities[:slots][which] + kick * shares * particles.forces[:slots][which]
-        moves = system.device.xp.ones(slots, bool)
+        moves = system.slot_masses[:slots] >= 0.0  # all
         if system.still is not None:
             moves[system.still] = False
         way = drift * velocities * moves[which][:, None]
