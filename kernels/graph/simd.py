@@ -11,8 +11,10 @@ pass moves more than the cache holds, the first result goes past it, in explicit
 before they are written, and lines of the slab ahead are asked for early: 1.1x; both together 1.37x; 1.2x more where
 they are asked for 384 values ahead and not 64 (Burgers' equation on Zen 5). Elsewhere explicit vectors are those of a
 whole line, and the last of a row lies over the one before: no cell is computed alone, 1.2x to 1.5x for rows of 13 to
-512 values. Rows that do not fit the nearest cache, as those of an ensemble, are taken in parts, all rows of a part one
-after the other, and lines are asked for that the next row reads: 1.15x for 32 members.
+512 values; the place of a vector is a minimum, so that one index serves all arrays: pointers that advance, one for each
+neighbor, do not fit the registers (0.75x to 1x). Rows that do not fit the nearest cache, as those of an ensemble, are
+taken in parts, all rows of a part one after the other, and lines are asked for that the next row reads: 1.15x for 32
+members. Values that are kept are computed in vectors, too: 1.05x to 1.1x for gradients of Jacobi's method and `hdiff`.
 """
 
 from __future__ import annotations
@@ -58,9 +60,10 @@ VECTORS = POINTWISE - {"power", "exp", "log", "sin", "cos", "tanh"}  # the opera
 LOGICAL = frozenset(("logical_and", "logical_or", "logical_not"))
 
 
-Form = Literal["cells", "vectors", "parts", "streams"]
-"""How a row is computed: cell by cell, as the compiler likes; in explicit vectors; in these, it is a part of a row, and
-lines are asked for that the next row reads; or in these, and the first result goes past the cache.
+Form = Literal["cells", "kept", "vectors", "parts", "streams"]
+"""How a row is computed: cell by cell, as the compiler likes; so, but what is kept in explicit vectors; in these; in
+these, a part of a row, while lines are asked for that the next row reads; or in these, and the first result goes past
+the cache.
 """
 
 
@@ -92,11 +95,13 @@ def options(sweep: GraphSweep, shape: Sequence[int], members: int = 1) -> SweepO
     cut = needed and sweep.dims == 3 and slabs > WHOLE
     rows = min(nj, max(8, STRIP // (planes * row))) if cut else nj
     moved = sweep.count().nbytes * ni * nj * nk * members
-    vectors = available()[0] != "scalar" and _in_vectors(sweep)
+    if nk * members < _lanes() or available()[0] == "scalar":
+        return SweepOptions(rows, 1, "cells", slabs, moved)
+    vectors = _in_vectors(sweep, sweep.targets)
     if vectors and moved >= STREAMED and nk * members >= LONG:
         return SweepOptions(rows, 1, "streams", slabs, moved)
-    if not vectors or nk * members < _lanes() or sweep.stored:  # 0.85x where values are kept, as of heat on 40^3 cells
-        return SweepOptions(rows, 1, "cells", slabs, moved)
+    if not vectors or sweep.stored:  # with targets in vectors, too, 0.85x for the adjoint of heat on 40^3 cells
+        return SweepOptions(rows, 1, "kept" if sweep.stored else "cells", slabs, moved)
     parts = max(1, min(_parts(sweep, row), nk // (2 * _even(members))))
     return SweepOptions(rows, parts, "parts" if parts > 1 else "vectors", slabs, moved)
 
@@ -125,16 +130,16 @@ def _next_row(offset: Offset) -> Offset:
     return (*offset[:-2], offset[-2] + 1, offset[-1])
 
 
-def _in_vectors(sweep: GraphSweep) -> bool:
-    """Whether explicit vectors have the operations of the targets; what is true or false is not a number there."""
-    found = {node for node, _ in expanded(sweep.targets, sweep.kept, sweep.dims) if node.op in POINTWISE}
-    found -= set(sweep.kept) - set(sweep.targets)  # which are loaded
+def _in_vectors(sweep: GraphSweep, made: Collection[Node]) -> bool:
+    """Whether explicit vectors have the operations of some nodes; what is true or false is not a number there."""
+    found = {node for node, _ in expanded(tuple(made), sweep.kept, sweep.dims) if node.op in POINTWISE}
+    found -= set(sweep.kept) - set(made)  # which are loaded
     for node in found:
         condition, values = (node.args[:1], node.args[1:]) if node.op == "where" else ((), node.args)
         known = all(arg.is_field for arg in condition) and all(is_truth(arg) == (node.op in LOGICAL) for arg in values)
         if node.op not in VECTORS or not known:
             return False
-    return not any(map(is_truth, sweep.targets))
+    return not any(map(is_truth, made))
 
 
 def bind(
@@ -188,7 +193,7 @@ def placed(
     (i0, i1), (j0, j1), (k0, k1) = bounds
     rows, parts, form, *_ = options(sweep, [b - a for a, b in zip(*box, strict=True)], members)
     if past is not None and past != (form == "streams"):
-        parts, form = 1, "streams" if past else "cells" if sweep.stored else "vectors"
+        parts, form = 1, "streams" if past else "kept" if sweep.stored else "vectors"
     starts = [value for shape in classes for value in shape]
     ends = [k0 + (k1 - k0) * part // parts // _even(members) * _even(members) for part in range(parts)] + [k1]
     strips = [
@@ -293,6 +298,8 @@ def _loop(
 ) -> list[str]:
     """The loop over the rows of a slab that makes a kept value, or (None) the targets."""
     if made:
+        form = "vectors" if form != "cells" and _in_vectors(sweep, (made.node,)) else "cells"
+    elif form == "kept":
         form = "cells"
     bases: dict[str, str] = {}  # expression of a row's start -> its name
     wide: dict[str, str] = {}  # a number -> the vector of it
