@@ -75,8 +75,13 @@ class MolecularDynamics(Evolution):
 
     def _say_header(self) -> None:
         """The titles of the table."""
-        usual = HEADER + BOX * self.resizes + ROLL * self.rolls
+        usual = HEADER + BOX * self._has_volume + ROLL * self.rolls
         self.run.say(self.columns.header if self.config.table.columns else usual)
+
+    @property
+    def _has_volume(self) -> bool:
+        """Whether the table shows the volume, since the box changes or follows the particles."""
+        return self.resizes or bool(self.config.system.follows)
 
     @property
     def config(self) -> Config:
@@ -257,7 +262,7 @@ class MolecularDynamics(Evolution):
                 exchanged |= {f"replica_{k}": float(holder + 1) for k, holder in enumerate(holders, 1)}
             if self._done >= self.config.averaged_from:
                 self.seen = [self.seen[0] + 1, self.seen[1] + thermo.temperature]
-            box = (thermo.volume, mass_density(self.system)) if self.resizes else ()
+            box = (thermo.volume, mass_density(self.system)) if self._has_volume else ()
             if self.rolls:
                 box = (thermo.kinetic, thermo.rotational)
             asked = self.columns.values(thermo, self.step, self._done, self.time)
