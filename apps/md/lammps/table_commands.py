@@ -185,7 +185,7 @@ class TableCommands:
         here.
         """
         whose, style, *words = self.script.computes.get(name, ("", ""))
-        if style != "chunk/atom" or whose not in ("all", group) or whose in self.script.late or not words:
+        if style != "chunk/atom" or whose not in ("all", group) or {whose, group} & self.script.late or not words:
             return None
         kind, *words = words
         dims = {"type": 0, "bin/1d": 1, "bin/2d": 2, "bin/3d": 3}.get(kind)
