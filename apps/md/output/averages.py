@@ -51,6 +51,11 @@ class Mean:
             self.kept.append(self.now)
         return True
 
+    @property
+    def has_result(self) -> bool:
+        """Whether a period is over."""
+        return bool(self.now)
+
     def column(self, given: Average, part: int) -> list[float]:
         """The rows of a column of the last mean, from 1; of one number all that were kept."""
         if not given.has_rows:
@@ -71,7 +76,7 @@ class Mean:
 @dataclass
 class Correlated:
     """The state of a correlation: values of the last samples, and of each lag the number of products and the sums of
-    those of each pair. rows: the last result; whole: how many samples have their products in it.
+    those of each pair. rows: the last result.
     """
 
     since: int
@@ -109,6 +114,11 @@ class Correlated:
             self.counts[lag] += 1
             for k, (a, b) in enumerate(given.pairs):
                 self.sums[lag][k] += before[a] * last[b]
+
+    @property
+    def has_result(self) -> bool:
+        """Whether a period is over."""
+        return bool(self.rows)
 
     def column(self, given: Correlation, part: int) -> list[float]:
         """A column of the last result, from 1."""
@@ -173,11 +183,14 @@ class Averages:
 
     def told(self) -> dict[str, Any]:
         """The last results with many rows, by name: what they are, the titles of their columns, and the rows."""
-        found = {each.name: (each, self.result(each.name)[0]) for each in self.given if each.has_rows}
         return {
-            name: {"kind": type(each).__name__.lower(), "columns": _titles(each), "rows": rows}
-            for name, (each, rows) in found.items()
-            if rows
+            each.name: {
+                "kind": type(each).__name__.lower(),
+                "columns": _titles(each),
+                "rows": self.result(each.name)[0],
+            }
+            for each in self.given
+            if each.has_rows and self.states[each.name].has_result
         }
 
     def saved(self) -> dict[str, Any]:

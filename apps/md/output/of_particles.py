@@ -38,8 +38,8 @@ ROUNDED = 0.5  # of a bin, that a number of bins may be off
 
 
 class OfParticles:
-    """The numbers of the particles of a group on this rank at one step. scalar: the value of
-    another name in a formula.
+    """The numbers of the particles of a group on this rank at one step. scalar: the value of another name in a
+    formula.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class OfParticles:
 
 
 def reduced(given: Computed, of: OfParticles) -> tuple[float, ...]:
-    """Collective: what numbers of all particles reduce to, those of ranks without particles too."""
+    """Collective: what numbers of all particles reduce to: one value, or nan and those of several."""
     system, columns = of.system, np.stack([of.named(name) for name in given.of], axis=1)
     if given.how in ("min", "max"):
         sign = 1.0 if given.how == "max" else -1.0
@@ -161,7 +161,7 @@ def heat_flux(given: Computed, of: OfParticles) -> tuple[float, ...]:
 def distances(given: Computed, reach: float, system: System, group: ParticleGroup | None) -> np.ndarray:
     """Collective: a table of pair distances in a group, None for all particles: the middles of bins, and of each pair
     of types g(r) and the neighbors up to the end of the bin: float64[bins, 1 + 2 pairs]. Partners in a molecule without
-    any share of the pair forces are left out.
+    any share of the pair forces are left out. Each rank gets all particles for it, and counts the pairs of a share.
     """
     types, comm, frame = len(system.masses), system.mesh.comm, snapshots.frame(system)
     members = np.ones(system.count, bool) if group is None else group.members
