@@ -39,9 +39,9 @@ def pieces_of(system: System) -> list[Piece]:
     position, velocity: float64 [particles, 3]; built: the positions at the last rebuild, in the box; image: int32
     [particles, 3], box lengths gone until then; type: int32 [particles], from 0; charge: float64 [particles]; force:
     float64 [particles, 3], with constraints, whose forces depend on the velocities of half a step before, and where a
-    box that has changed since makes them differ from those of the positions, and of spheres. Of spheres also spin,
-    torque: float64 [particles, 3]; and of the contacts that remember something sides: int64 [n, 2], the ids of both,
-    and slid: float64 [n, 3].
+    box or places that have changed since make them differ from those of the positions, and of spheres. Of these also
+    spin, torque: float64 [particles, 3]; and of the contacts that remember something sides: int64 [n, 2], the ids of
+    both, and slid: float64 [n, 3].
     """
     particles = system.particles.on_host()
     slots = particles.own

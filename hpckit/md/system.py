@@ -124,7 +124,7 @@ class System:
         self.count = 0  # particles of all ranks
         self.steps = 0  # updates of the forces
         self.given: dict[str, float] = {}  # what corrections have exchanged, by their names
-        self.reshaped = False  # whether the cell has changed since the last forces
+        self.reshaped = False  # whether the cell or places have changed since the last forces
         self.measured = False  # whether the last forces came with energies and virials
         self._pairs: float | None = None  # in the list of a GPU, which are its load
 

@@ -89,6 +89,16 @@ fix more two heat 2 5.0
 run 25
 """,
     ),
+    "shifted": (
+        METAL,
+        """fix hot all ehex 1 4.0 region hot
+fix cold two ehex 3 -1.5 region cold
+fix more all ehex 5 0.5 region cold hex
+thermo_style custom step temp etotal c_hot c_cold c_hot[3] c_momentum
+thermo_modify format float %.15g
+run 60
+""",
+    ),
     "energy": (
         REAL,
         """fix swap all thermal/conductivity 5 z 8 swap 2

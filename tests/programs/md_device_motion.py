@@ -39,7 +39,7 @@ CASES = {  # dynamics; what acts from outside; steps between two moves of the cu
     "cell rescaling": (lambda: CellRescaling(Bussi(2.0, 0.1, 9), 3.0, 2.0, 0.02), None, 0),
     "fire between walls": (lambda: Fire(0.05), OUTSIDE, 0),
     "nve, balanced": (NVE, None, 2),
-    "heated": (lambda: Corrected(NVE(), [HeatSource(BLOCK, 5.0), *SWAPS], STEPS), None, 0),
+    "heated": (lambda: Corrected(NVE(), [HeatSource(BLOCK, 5.0, shifts=True), *SWAPS], STEPS), None, 0),
     "bath in a block": (lambda: Langevin(2.0, 0.5, 9, group=BLOCK, name="bath"), None, 0),
     "sheared": (lambda: Deformation(Sllod(2.0, 0.1), [Change("xz", "erate", (20.0,))], 1.0, carries=False), None, 0),
 }

@@ -161,7 +161,7 @@ def _corrected(config: Config, start: Start | None, moving: Dynamics) -> Dynamic
             every.append(Stilling(group, _dims(each.linear), each.angular, each.energy, each.every))
             continue
         if each.kind == "heat":
-            every.append(HeatSource(within(group, each.within), each.power, each.every))
+            every.append(HeatSource(within(group, each.within), each.power, each.every, each.shifts))
             continue
         if each.kind in ("swap_energy", "swap_momentum"):
             along = None if each.kind == "swap_energy" else "xyz".index(each.dim)

@@ -170,6 +170,7 @@ class CorrectionOf(Section):
     name: str = Field("", description="of swaps: f_NAME of table.exchanged is what was exchanged so far")
     within: Block | None = Field(None, description="of heat: whose, those in a block at the time; none: the group")
     power: float = Field(0.0, description="of heat: energy in a unit of time")
+    shifts: bool = Field(False, description="of heat: change places, too, so that the energy does not drift (eHEX)")
     across: Axis = Field("z", description="of swaps: dim of the slabs")
     bins: int = Field(20, ge=2, description="of swaps: an even number of slabs")
     pairs: int = Field(1, ge=1, description="of swaps: pairs at a time")

@@ -105,20 +105,24 @@ class Stilling:
 @dataclass(frozen=True)
 class HeatSource:
     """Gives particles an energy in a unit of time, below 0: takes it, by a factor of their velocities about their mean,
-    which stays.
+    which stays. shifts: places, too, so that the energy of the whole does not drift (Wirnsberger, Frenkel and Dellago
+    (2015), J. Chem. Phys. 143, 124104).
     """
 
     group: Some
     power: float
     every: int = 1
+    shifts: bool = False
 
     def act(self, system: System, dt: float, share: float) -> None:
         """Collective: see `Correction.act`. Raises `BlowUpError` where they have less than is taken."""
         particles, xp, masses = system.particles, system.device.xp, system.slot_masses[:, None]
-        v = particles.velocities[: particles.slots, :3]
-        columns = xp.concatenate([masses * v, masses, masses * (v * v).sum(axis=1)[:, None]], axis=1)
-        *momenta, mass, motion = weighted_sums(system, self.group, columns).tolist()
-        mean = np.array(momenta) / mass if mass else np.zeros(3)
+        v, forces = particles.velocities[: particles.slots, :3], particles.forces[: particles.slots, :3]
+        work = (v * forces).sum(axis=1)[:, None]
+        columns = xp.concatenate([masses * v, masses, masses * (v * v).sum(axis=1)[:, None], forces, work], axis=1)
+        sums = weighted_sums(system, self.group, columns)
+        momenta, (mass, motion), pulls, worked = sums[:3], sums[3:5].tolist(), sums[5:8], float(sums[8])
+        mean = momenta / mass if mass else np.zeros(3)
         free = 0.5 * system.units.energy * (motion - mass * float(mean @ mean))
         left = free + self.power * self.every * dt
         if not left >= 0 or not free > 0:
@@ -128,6 +132,15 @@ class HeatSource:
                 do="give less power, or a larger block",
             )
         factor, here = math.sqrt(left / free), slots_of(system, self.group)
+        if self.shifts:
+            unit, to_device = 1.0 / system.units.energy, system.device.to_device
+            power, kept = self.power * self.every * unit, free * unit
+            along = power / (2.0 * kept**2) * (power / 48.0 + unit * (worked - float(pulls @ mean)) / 6.0)
+            away = along * (v - to_device(mean))
+            pull = unit * (forces / system.slot_masses[:, None] - to_device(pulls / mass))
+            away = dt**3 * (away - power / (12.0 * kept) * pull)
+            particles.positions[: particles.slots, :3][here] -= away[here]
+            system.reshaped = True
         v[here] = factor * v[here] - (factor - 1.0) * system.device.to_device(mean)
 
 

@@ -13,6 +13,7 @@ from hpckit.apps.md.lammps.fixes.styles import (
     ADAPTS,
     CORRECTIONS,
     GRAVITY,
+    HEATS,
     MEASURES,
     OF_GROUPS,
     OUTSIDE,
@@ -116,8 +117,8 @@ class FixCommands:
         if style == SHIFTS and group == "all" and not {*rest[:3]} - {"INIT", "NULL"}:
             self.script.note(f"fix {SHIFTS} is passed over: places keep their shift")
             return
-        if style == "heat" and rest[2:3] == ("region",) and len(rest) == 4 and (ends := self.script.block(rest[3])):
-            rest = *rest[:3], *map(repr, ends)
+        if style in HEATS and rest[2:3] == ("region",) and rest[3:] and (ends := self.script.block(rest[3])):
+            rest = *rest[:3], *map(repr, ends), *rest[4:]
         of_groups = (*OF_GROUPS, *PUSHES, *WALLS, REFLECTS)
         if group != "all" and style not in of_groups:
             known = ", ".join(of_groups)

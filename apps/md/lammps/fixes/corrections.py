@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hpckit.apps.md.lammps.fixes.styles import CORRECTIONS, DRIVEN, SWAPS, Fix
+from hpckit.apps.md.lammps.fixes.styles import CORRECTIONS, DRIVEN, HEATS, SWAPS, Fix
 from hpckit.apps.md.settings.formulas import is_number
 
 
@@ -25,10 +25,13 @@ def corrected(style: str, words: list[str]) -> dict[str, Any]:
             else:
                 raise known
         return found
-    if style == "heat":
+    if style in HEATS:
+        shifts = style == "ehex" and words[-1:] != ["hex"]
+        words = words[:-1] if style == "ehex" and not shifts else words
         if len(words) not in (2, 9) or not all(map(is_number, words[:2] + words[3:])):
             raise known
         found = {"kind": "heat", "every": int(words[0]), "power": float(words[1])}
+        found |= {"shifts": True} if shifts else {}
         return {**found, "within": [*map(float, words[3:])]} if words[2:] else found
     if style in SWAPS:
         axes = 1 if style == "thermal/conductivity" else 2

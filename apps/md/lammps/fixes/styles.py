@@ -48,9 +48,11 @@ CORRECTIONS = {
     "temp/berendsen": "T T DAMPING",
     "momentum": "N and linear X Y Z, angular, rescale",
     "heat": "N FLUX, and region of a block",
+    "ehex": "N FLUX, and region of a block, hex",
     "thermal/conductivity": "N AXIS NBIN, and swap",
     "viscosity": "N DIM AXIS NBIN, swap, and vtarget",
 }
+HEATS = ("heat", "ehex")
 SWAPS = ("thermal/conductivity", "viscosity")  # which count what they exchange
 OF_GROUPS = ("nve", LIMITED, UNMOVED, DRIVEN, "nvt", "langevin", "temp/csvr", *CORRECTIONS)
 
