@@ -161,9 +161,11 @@ def _series(run: RunData, config: Config, names: dict[str, str]) -> Iterator[Rep
                 continue
             unit = "share of the box" if given.bins.reduced else names.get("length", "")
             label = f"{given.bins.along[0]} ({unit})"
+        elif found["kind"] == "histogram":
+            label = "value"
         elif not titles[0].endswith("[1]"):
             along, first, label = np.arange(1.0, len(rows) + 1), 0, "row"
-        first += found["kind"] != "average"  # numbers of particles and of products
+        first += found["kind"] != "average"  # numbers of particles, of products, and counts
         drawn += [lines(f"{name}: {titles[k]}", {"": (along, rows[:, k])}, label) for k in range(first, len(titles))]
     if drawn:
         said = "The last results with many rows; output/series.json has them, and those in several dims."
@@ -178,6 +180,7 @@ def _meaning(given: Table, name: str) -> str:
     known += [(f"v_{each.name}", each.formula) for each in given.formulas]
     known += [(f"f_{each.name}", f"mean of {', '.join(each.columns)}") for each in given.averages]
     known += [(f"f_{each.name}", f"means of {', '.join(each.columns)} in bins") for each in given.profiles]
+    known += [(f"f_{each.name}", f"histogram of {', '.join(each.columns)}") for each in given.histograms]
     known += [(f"f_{each.name}", f"correlations of {', '.join(each.columns)}") for each in given.correlations]
     return dict(known).get(key, "")
 

@@ -62,8 +62,13 @@ fix heat all ave/chunk 2 5 20 layers v_warm vx density/number density/mass temp 
 fix two two ave/chunk 2 5 20 squares fx c_each vz temp norm sample ave running file two.txt
 fix none two ave/chunk 5 2 20 cells vy temp norm none ave window 2 file none.txt
 fix kinds all ave/chunk 4 2 20 kinds vy temp density/mass ave window 2 file kinds.txt
+fix moves all ave/histo 5 4 40 -2 2 8 vx v_warm mode vector file moves.txt
+fix spread two ave/histo 5 4 40 -1 1 7 vy mode vector ave running beyond extra file spread.txt
+fix ends two ave/histo 10 2 20 -1 1 5 vz mode vector ave window 2 beyond end file ends.txt
+fix warmths all ave/histo 1 10 20 0.8 1.2 4 c_thermo_temp c_thermo_press file warmths.txt
 thermo 40
-thermo_style custom step temp press v_share v_v11 v_slow f_SS[2][3] f_far[13][3] f_some[7][3] f_tensor[2] f_heat[3][5] &
+thermo_style custom step temp press f_moves[1] f_moves[2] f_moves[3] f_moves[4] f_moves[3][2] f_spread[4][3] &
+  f_ends[2][1] f_warmths[2] v_share v_v11 v_slow f_SS[2][3] f_far[13][3] f_some[7][3] f_tensor[2] f_heat[3][5] &
   f_two[4][6] f_none[2][3] c_sums[2] c_sums[3] c_most[*] c_mean c_far[14][2]
 thermo_modify format float %.15g
 run 80
@@ -92,7 +97,7 @@ thermo_style custom step temp zlo zhi lz xlo xhi f_cross[2][4] f_far[8][3]
 thermo_modify format float %.15g
 run 100
 """
-FILES = ("own", "cross", "far", "some", "tensor", "heat", "two", "none", "kinds")
+FILES = ("own", "cross", "far", "some", "tensor", "heat", "two", "none", "kinds", "moves", "spread", "ends", "warmths")
 
 
 def rows_of(path) -> np.ndarray:
@@ -103,7 +108,7 @@ def rows_of(path) -> np.ndarray:
 
 @needs_lammps
 @pytest.mark.parametrize(
-    ("text", "count"), [(SERIES, 9), pytest.param(PRESSED, 3, marks=pytest.mark.nightly)], ids=["still", "box"]
+    ("text", "count"), [(SERIES, 13), pytest.param(PRESSED, 3, marks=pytest.mark.nightly)], ids=["still", "box"]
 )
 def test_series_are_those_of_lammps(mpirun, tmp_path, text, count):
     """Numbers of the table, also on three ranks and from a checkpoint; and the files, with their heads."""
@@ -170,6 +175,8 @@ def test_series_that_are_not_known_are_left_out_with_a_note(tmp_path):
             {"computed": [{"name": "r", "kind": "rdf", "bins": 5}], "columns": ["c_r[6][1]"]},
             r"there is no c_r\[6\]\[1\]",
         ),
+        ({"histograms": [{"name": "h", "columns": ["vx"], "low": 2, "high": 1}]}, "from 2 to 1 has no width"),
+        ({"histograms": [{"name": "h", "columns": ["warm"], "low": 0, "high": 1}]}, "no column warm"),
         ({"computed": [{"name": "r", "kind": "reduce"}]}, "of is for reduce, which needs it"),
         ({"computed": [{"name": "r", "kind": "reduce", "of": ["vx", "warm"]}]}, "particles have no warm"),
     ],

@@ -13,7 +13,7 @@ from hpckit.apps.md.lammps.fixes.commands import FixCommands
 from hpckit.apps.md.lammps.fixes.corrections import is_counted
 from hpckit.apps.md.lammps.particles import ParticleCommands
 from hpckit.apps.md.lammps.state import ScriptState
-from hpckit.apps.md.settings.averages import Average, Correlation, Profile, Sampled
+from hpckit.apps.md.settings.averages import Average, Correlation, Histogram, Profile, Sampled
 from hpckit.apps.md.settings.formulas import names_in
 from hpckit.apps.md.settings.interaction import OF_BRICKS, OF_FILES
 from hpckit.apps.md.settings.table import (
@@ -36,10 +36,12 @@ OF_SAMPLES = {
     "ave/time": {"mode": 1, "start": 1, "ave": 1, **FILES},
     "ave/chunk": {"norm": 1, "ave": 1, **FILES},
     "ave/correlate": {"type": 1, "ave": 1, "start": 1, "prefactor": 1, **FILES},
+    "ave/histo": {"mode": 1, "kind": 1, "ave": 1, "start": 1, "beyond": 1, **FILES},
     "vector": {},
 }
 OF_BINS = {"ids": "every", "nchunk": "every", "discard": "mixed", "compress": "no", "pbc": "no"}  # as they are here
-MADE: dict[str, type[Sampled]] = {"ave/chunk": Profile, "ave/correlate": Correlation}  # of others an Average
+# Of others an Average is made.
+MADE: dict[str, type[Sampled]] = {"ave/chunk": Profile, "ave/correlate": Correlation, "ave/histo": Histogram}
 
 
 class TableCommands:
@@ -88,6 +90,7 @@ class TableCommands:
             "averages": tuple(each for each in kept if type(each) is Average),
             "profiles": tuple(each for each in kept if isinstance(each, Profile)),
             "correlations": tuple(each for each in kept if isinstance(each, Correlation)),
+            "histograms": tuple(each for each in kept if isinstance(each, Histogram)),
         }
         table = table.model_copy(update=sampled)
         columns = [name for name in wanted if not table.unknown(name)]
@@ -98,8 +101,8 @@ class TableCommands:
             self.particles.choose(computed[name]["group"])
         for group in {match[2] for name in reached if (match := GROUPED.match(name))}:
             self.particles.choose(group)
-        for profile in sampled["profiles"]:
-            self.particles.choose(profile.group)
+        for of_group in (*sampled["profiles"], *sampled["histograms"]):
+            self.particles.choose(of_group.group)
         # Displacements count from their compute on, also where they are printed later.
         since = {name for name, each in computed.items() if each["kind"] in FROM_START and self._may_come(each)}
         whole: dict[str, Any] = {
@@ -142,13 +145,17 @@ class TableCommands:
                 at = next((k for k, word in enumerate(words) if word in options), len(words))
                 every, repeat, period = map(int, words[:3])
                 each = {"every": every, "period": period, **self._options(words[at:], options)}
-                values = words[4:at] if style == "ave/chunk" else words[3:at]
+                values = words[{"ave/chunk": 4, "ave/histo": 6}.get(style, 3) : at]
                 each["columns"] = self._each(values)
                 each["lags" if style == "ave/correlate" else "repeat"] = repeat
                 if style == "ave/chunk":
                     each |= {"group": group, "bins": self._bins(words[3], group)}
                 if style == "ave/correlate":
                     each["running"] = each.pop("last", 1) == 0
+                if style == "ave/histo":
+                    low, high, number = map(float, words[3:6])
+                    each |= {"group": group, "low": low, "high": high, "number": int(number), "mode": "scalar"}
+                    each["columns"] = None if group in self.script.late else each["columns"]
                 if None in each.values():
                     known = ", ".join(options)
                     self.script.note(f"fix {name} {style} is passed over: known are {known}, not all of their values")
@@ -176,7 +183,7 @@ class TableCommands:
                 found["last"] = {"one": 1, "running": 0, "window": int(window)}.get(values[0])
             elif key in ("start", "prefactor"):
                 found |= {"start": int(values[0])} if key == "start" else {"factor": float(values[0])}
-            elif key in ("mode", "norm", "type"):
+            elif key in ("mode", "norm", "type", "beyond"):
                 found[{"norm": "per", "type": "kind"}.get(key, key)] = values[0]
         return found
 

@@ -1,4 +1,4 @@
-"""What is taken from columns over steps, as `fix ave/time`, `ave/chunk` and `ave/correlate` of LAMMPS take it."""
+"""What is taken from columns over steps, as `fix ave/time`, `ave/chunk`, `ave/correlate` and `ave/histo` of LAMMPS take it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from hpckit.apps.md.output.tables import TextTable
-from hpckit.apps.md.settings.averages import Average, Correlation, Profile, Sampled
+from hpckit.apps.md.settings.averages import Average, Correlation, Histogram, Profile, Sampled
 from hpckit.apps.md.settings.table import Table
 from hpckit.run.context import Run
 
@@ -130,6 +130,48 @@ class Correlated:
         return column[row - 1] if row <= len(column) else math.nan
 
 
+@dataclass
+class Counted(Mean):
+    """The state of a histogram. sums, periods, now: the counts of the bins and of what is beyond them, the least and
+    the largest value.
+    """
+
+    def add(self, given: Histogram, number: int, values: list[float], finish: Finish) -> bool:
+        """Take a sample after a step; whether it ends a period."""
+        self.sums, self.after = _merged(self.sums, values), number
+        if number != given.ends(number):
+            return False
+        period, self.sums = self.sums, []
+        self.periods = [*self.periods, period][-given.last :]
+        self.now = []
+        for each in self.periods:
+            self.now = _merged(self.now, each)
+        if not given.last:
+            self.periods = [self.now]
+        return True
+
+    def column(self, given: Histogram, part: int) -> list[float]:
+        """Places of bins, counts, or their shares of all counts."""
+        counts = self.now[:-3]
+        if part == 1:
+            step, ends = (given.high - given.low) / given.number, given.beyond == "extra"
+            middles = [given.low + (k + 0.5) * step for k in range(given.number)]
+            return [given.low, *middles, given.high] if ends else middles
+        return counts if part == 2 else [count / max(sum(counts), 1.0) for count in counts]
+
+    def value(self, given: Histogram, row: int, part: int) -> float:
+        """A number of a row, or what is in the bins, beyond them, the least and the largest value; 0 before all."""
+        if part == 1 or (part and self.now):
+            column = self.column(given, part)
+            return column[row - 1] if row <= len(column) else math.nan
+        return self.told[row - 1] if self.now else 0.0
+
+    @property
+    def told(self) -> list[float]:
+        """What is in the bins, beyond them, and the least and the largest value."""
+        return [sum(self.now[:-3]), *self.now[-3:]]
+
+
 class Averages:
     """The series of a stage; they last from stage to stage as long as these name them. Steps are those of columns."""
 
@@ -172,14 +214,16 @@ class Averages:
         above = math.fsum(k * value for k, value in zip(away, values, strict=True))
         return above / math.fsum(k * k for k in away) if len(values) > 1 else math.nan
 
-    def result(self, name: str) -> tuple[list[list[float]], int]:
-        """The rows of the last result, and of how many periods it is."""
+    def result(self, name: str) -> tuple[list[list[float]], list[float]]:
+        """The rows of the last result, and what LAMMPS tells beside their number."""
         given, state = self.named(name), self.states[name]
-        periods = getattr(state, "count", 1)
         if not given.has_rows:
-            return [state.now], periods
+            return [state.now], []
         columns = [state.column(given, part) for part in range(1, given.width + 1)]
-        return [[*row] for row in zip(*columns, strict=True)], periods
+        beside = state.told if isinstance(state, Counted) else []
+        if isinstance(given, Profile):
+            beside = [sum(columns[len(given.bins.along)]) * state.count]
+        return [[*row] for row in zip(*columns, strict=True)], beside
 
     def told(self) -> dict[str, Any]:
         """The last results with many rows, by name: what they are, the titles of their columns, and the rows."""
@@ -204,7 +248,9 @@ class Averages:
 
 
 def _state_of(given: Sampled) -> type[Mean] | type[Correlated]:
-    return Correlated if isinstance(given, Correlation) else Mean
+    if isinstance(given, Correlation):
+        return Correlated
+    return Counted if isinstance(given, Histogram) else Mean
 
 
 class AverageFiles:
@@ -217,15 +263,13 @@ class AverageFiles:
                 if given.file and run.rank == 0 and given.file not in self.files:
                     self.files[given.file] = TextTable(run, given.file, _head(given))
 
-    def write(self, given: Sampled, number: int, rows: list[list[float]], periods: int) -> None:
-        """Append a result, of that many periods."""
+    def write(self, given: Sampled, number: int, rows: list[list[float]], beside: list[float]) -> None:
+        """Append a result; beside: what is told beside the number of its rows."""
         if given.file not in self.files:
             return
         lines = [" ".join(f"{value:.15g}" for value in row) for row in rows]
         if given.has_rows:
-            head = f"{number} {len(rows)}"
-            if isinstance(given, Profile):
-                head += f" {sum(row[len(given.bins.along)] for row in rows) * periods:.15g}"
+            head = " ".join([str(number), str(len(rows)), *(f"{value:.15g}" for value in beside)])
             lines = [head, *(f"{k} {line}" for k, line in enumerate(lines, 1))]
         else:
             lines = [f"{number} {lines[0]}"]
@@ -243,6 +287,8 @@ def _titles(given: Sampled) -> list[str]:
     """What LAMMPS calls the columns."""
     if isinstance(given, Correlation):
         return ["TimeDelta", "Ncount", *(f"{given.columns[a]}*{given.columns[b]}" for a, b in given.pairs)]
+    if isinstance(given, Histogram):
+        return ["Coord", "Count", "Count/Total"]
     places = [f"Coord{k + 1}" for k in range(len(given.bins.along))] if isinstance(given, Profile) else []
     return [*places, *(["Ncount"] if isinstance(given, Profile) else []), *given.columns]
 
@@ -256,9 +302,19 @@ def _head(given: Sampled) -> str:
     if isinstance(given, Profile):
         rows = f"# Timestep Number-of-chunks Total-count\n# Chunk {titles}\n"
         return f"# Chunk-averaged data for fix {given.name} and group {given.group}\n{rows}"
+    if isinstance(given, Histogram):
+        rows = f"# TimeStep Number-of-bins Total-counts Missing-counts Min-value Max-value\n# Bin {titles}\n"
+        return f"# Histogrammed data for fix {given.name}\n{rows}"
     words = "# TimeStep Number-of-rows\n# Row" if given.has_rows else "# TimeStep"
     return f"# Time-averaged data for fix {given.name}\n{words} {titles}\n"
 
 
 def _added(before: list[float], more: list[float]) -> list[float]:
     return [a + b for a, b in zip(before, more, strict=True)] if before else more
+
+
+def _merged(before: list[float], more: list[float]) -> list[float]:
+    """The counts of both, and the least and the largest value."""
+    if not before:
+        return more
+    return [*_added(before[:-2], more[:-2]), min(before[-2], more[-2]), max(before[-1], more[-1])]

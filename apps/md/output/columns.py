@@ -14,6 +14,7 @@ from hpckit.apps.md.output.averages import Averages
 from hpckit.apps.md.output.of_particles import (
     Binned,
     OfParticles,
+    counted,
     distances,
     finished,
     heat_flux,
@@ -22,7 +23,7 @@ from hpckit.apps.md.output.of_particles import (
     sample,
 )
 from hpckit.apps.md.potentials import reaches
-from hpckit.apps.md.settings.averages import Average, Profile, Sampled
+from hpckit.apps.md.settings.averages import Average, Histogram, Profile, Sampled
 from hpckit.apps.md.settings.formulas import value_of
 from hpckit.apps.md.settings.table import (
     AVERAGED,
@@ -92,8 +93,8 @@ class TableColumns:
         """Whether a mean has a sample after a step, of which `done` are in this stage."""
         return bool(self.averages.due(self.table.number(step, done)))
 
-    def result(self, given: Sampled) -> tuple[list[list[float]], int]:
-        """The rows of the last result of what is sampled, and of how many periods it is."""
+    def result(self, given: Sampled) -> tuple[list[list[float]], list[float]]:
+        """The rows of the last result of what is sampled, and what LAMMPS tells beside their number."""
         return self.averages.result(given.name)
 
     def sample(self, thermo: Thermo, step: int, done: int, time: float) -> Iterator[Sampled]:
@@ -106,6 +107,10 @@ class TableColumns:
                 state.box = state.box if state.sums else [domains.lower.tolist(), domains.upper.tolist()]
                 bins = Binned(given.bins, self.system, state.box)
                 return sample(given, self._of_particles(group_of(self.start, given.group), value), bins)
+            if isinstance(given, Histogram):
+                of = self._of_particles(group_of(self.start, given.group), value)
+                each = {name: not self.table.unknown_of_particles(name) for name in given.columns}
+                return counted(given, of, {name: None if own else value(name) for name, own in each.items()})
             if isinstance(given, Average) and given.has_rows:
                 return [each for name in given.columns for each in self._rows(name, value)]
             return [value(name) for name in given.columns]
@@ -181,7 +186,7 @@ class TableColumns:
 
     def _is_averaged_energy(self, given: Average, row: int, part: int) -> bool:
         """Whether a mean is of energies of all that they are computed from."""
-        if isinstance(given, Profile):
+        if isinstance(given, Profile | Histogram):
             return False
         if not given.has_rows:
             return self._is_extensive(given.columns[row - 1])

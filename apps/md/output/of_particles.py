@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.apps.md.settings.averages import OF_BINS, OF_PARTICLES, Bins, Profile
+from hpckit.apps.md.settings.averages import OF_BINS, OF_PARTICLES, Bins, Histogram, Profile
 from hpckit.apps.md.settings.formulas import values_of
 from hpckit.apps.md.settings.table import COMPUTED, OF_EACH, Computed
-from hpckit.comm.agree import max_of_ranks
+from hpckit.comm.agree import max_of_ranks, sum_of_ranks
 from hpckit.kernels.particles.records.dispatch import types_of
 from hpckit.md import snapshots
 from hpckit.md.external.groups import (
@@ -269,6 +269,32 @@ def finished(given: Profile, sums: list[float], bins: Binned) -> list[float]:
     rows = np.array(sums).reshape(1 + len(given.columns), -1)
     rows = _divided(given, rows, bins, given.repeat) if given.per == "all" else rows / given.repeat
     return [each for row in (*bins.middles(), *rows) for each in row.tolist()]
+
+
+def counted(given: Histogram, of: OfParticles, values: Mapping[str, float | None]) -> list[float]:
+    """Collective: a sample of a histogram: counts of the bins, of what is beyond, the least and the largest value.
+    values: of each column, None where particles have it.
+    """
+    comm, own, whole = of.system.mesh.comm, list[np.ndarray](), list[float]()
+    for name, value in values.items():
+        if value is None:
+            own.append(of.named(name))
+        elif comm.rank == 0:
+            whole.append(value)
+    found = np.concatenate([*own, whole])
+    below, above = found < given.low, found > given.high
+    bins = np.floor((found - given.low) * (given.number / (given.high - given.low))).clip(0, given.number - 1)
+    bins = np.where(below, 0, np.where(above, given.number + 1, bins + 1)).astype(np.int64)
+    counts = np.bincount(bins, minlength=given.number + 2)
+    missing = int((below | above).sum()) if given.beyond == "ignore" else 0
+    if given.beyond == "end":
+        counts[1] += counts[0]
+        counts[-2] += counts[-1]
+    counts = counts if given.beyond == "extra" else counts[1:-1]
+    sums = sum_of_ranks(comm, np.array([*counts, missing], np.int64)).tolist()
+    ends = np.array([-found.min(initial=np.inf), found.max(initial=-np.inf)])
+    low, high = max_of_ranks(comm, ends).tolist()
+    return [*map(float, sums), -low, high]
 
 
 def _divided(given: Profile, sums: np.ndarray, bins: Binned, samples: int) -> np.ndarray:

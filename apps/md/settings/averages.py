@@ -1,4 +1,4 @@
-"""Settings of what is taken from the columns of the thermo table over steps: means, profiles, correlations in time."""
+"""Settings of what is taken from columns of the thermo table over steps: means, profiles, histograms, correlations."""
 
 from __future__ import annotations
 
@@ -121,6 +121,37 @@ class Profile(Average):
     def width(self) -> int:
         """The columns of a result."""
         return len(self.bins.along) + 1 + len(self.columns)
+
+
+class Histogram(Average):
+    """How often values are in bins, over steps, as `fix ave/histo` counts them: columns are those of particles, or
+    numbers. A result has the places of bins, their counts, and these over all; f_NAME[1] to [4]: what is in the bins,
+    what is beyond them, the least and the largest value.
+    """
+
+    group: str = Field(ALL, description="whose particles")
+    low: float = Field(description="where the first bin begins")
+    high: float = Field(description="where the last one ends")
+    number: int = Field(20, ge=1, description="how many bins")
+    beyond: Literal["ignore", "end", "extra"] = Field(
+        "ignore", description="values beyond the bins: not counted, in the outermost bins, or in two more"
+    )
+
+    @model_validator(mode="after")
+    def _holds(self) -> Self:
+        if not self.low < self.high:
+            raise ValueError(f"a histogram from {self.low:g} to {self.high:g} has no width")
+        return self
+
+    @property
+    def has_rows(self) -> bool:
+        """A result has a row for each bin."""
+        return True
+
+    @property
+    def width(self) -> int:
+        """The columns of a result."""
+        return 3
 
 
 PAIRS = {

@@ -10,7 +10,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from hpckit.apps.md.motion.groups import ALL, AXES, Axis, Block
-from hpckit.apps.md.settings.averages import OF_BINS, OF_PARTICLES, Average, Correlation, Profile, Sampled
+from hpckit.apps.md.settings.averages import OF_BINS, OF_PARTICLES, Average, Correlation, Histogram, Profile, Sampled
 from hpckit.apps.md.settings.formulas import names_in, value_of
 from hpckit.io.settings import Section
 
@@ -208,6 +208,7 @@ class Table(Section):
     averages: tuple[Average, ...] = Field((), description="means over steps; columns f_NAME are their last ones")
     profiles: tuple[Profile, ...] = Field((), description="means over particles in bins, and over steps")
     correlations: tuple[Correlation, ...] = Field((), description="correlations of columns in time")
+    histograms: tuple[Histogram, ...] = Field((), description="how often values are in bins, over steps")
     exchanged: tuple[str, ...] = Field(
         (),
         description="names of dynamics.corrections and baths: f_NAME is the energy that the middle slab got so far,"
@@ -240,7 +241,7 @@ class Table(Section):
     @property
     def sampled(self) -> tuple[Sampled, ...]:
         """All that has samples after steps: columns f_NAME."""
-        return *self.averages, *self.profiles, *self.correlations
+        return *self.averages, *self.profiles, *self.correlations, *self.histograms
 
     def number(self, step: int, done: int) -> int:
         """What the column step has for a step of the run, of which `done` are in its stage."""
@@ -271,6 +272,7 @@ class Table(Section):
             if one is not None and one.has_rows:
                 alone = isinstance(one, Average) and one.mode == "vector" and one.width == 1
                 sound = row >= 1 and (not part if alone else 1 <= part <= one.width)
+                sound = sound or (isinstance(one, Histogram) and not part and 1 <= row <= 4)
             else:
                 sound = one is not None and not part and (1 <= row <= one.width if match[2] else one.width == 1)
             return "" if sound else f"there is no {name} among the means of table.averages"
@@ -299,6 +301,9 @@ class Table(Section):
         if isinstance(given, Profile):
             each = (name for name in given.columns if name not in OF_BINS)
             return next((why for name in each if (why := self.unknown_of_particles(name))), "")
+        if isinstance(given, Histogram):
+            each = (name for name in given.columns if self.unknown_of_particles(name))
+            return next((why for name in each if (why := self.unknown(name))), "")
         if own := next((name for name in given.columns if name.startswith("f_")), ""):
             return f"{own} is not averaged again: give other columns"
         if given.has_rows and isinstance(given, Average):
@@ -340,3 +345,4 @@ class Table(Section):
         named = (GROUPED.match(name) for each in self.formulas for name in names_in(each.formula))
         yield from (("table.formulas", match[2]) for match in named if match)
         yield from (("table.profiles.group", each.group) for each in self.profiles)
+        yield from (("table.histograms.group", each.group) for each in self.histograms)

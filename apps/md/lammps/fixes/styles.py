@@ -39,7 +39,8 @@ PUSHES = (  # on groups
 UNMOVED, DRIVEN = "nve/noforce", "move"  # particles that move whatever their forces
 WEAK = "press/berendsen"
 SHIFTS = "recenter"
-SAMPLING = {"ave/time": 3, "ave/chunk": 3, "ave/correlate": 3, "vector": 1}  # and their numbers before what they take
+# How many numbers of steps come before what they take.
+SAMPLING = {"ave/time": 3, "ave/chunk": 3, "ave/correlate": 3, "ave/histo": 3, "vector": 1}
 ADAPTS = "adapt"
 MEASURES = ("ave/", "balance", "print", "store/")  # fixes that measure, print, or balance ranks
 RIGID = ("rigid", "rigid/small", "rigid/nve", "rigid/nve/small")
