@@ -1,4 +1,4 @@
-"""What is taken from columns over steps, as `fix ave/time`, `ave/chunk`, `ave/correlate` and `ave/histo` of LAMMPS take it."""
+"""What is taken from columns over steps: `fix ave/time`, `ave/chunk`, `ave/correlate`, `ave/histo` of LAMMPS."""
 
 from __future__ import annotations
 
