@@ -9,6 +9,7 @@ from lammps_runs import follow_lammps, needs_lammps, same_anywhere
 from mpi4py import MPI
 from pydantic import ValidationError
 from test_scripts import hpckit
+from test_snap import FILES
 
 from hpckit.apps.md.config import Config
 from hpckit.apps.md.lammps.script import settings_of
@@ -121,6 +122,28 @@ run 60
 """,
     ),
 }
+
+
+METALLIC = f"""units metal
+lattice fcc 3.61
+region box block 0 4 0 4 0 4
+create_box 1 box
+create_atoms 1 box
+mass 1 63.55
+velocity all create 900 87287 loop geom
+pair_style eam
+pair_coeff 1 1 {FILES}/Cu_u3.eam
+fix 1 all nve
+timestep 0.002
+region low block INF INF INF INF INF 1.9
+group two region low
+"""
+
+
+@pytest.mark.nightly
+@needs_lammps
+def test_the_heat_current_of_embedded_atoms_is_that_of_lammps(mpirun, tmp_path):
+    follow_lammps(tmp_path, mpirun, METALLIC + SCRIPTS["flux"][1], again=47)
 
 
 @needs_lammps

@@ -15,7 +15,7 @@ from hpckit.apps.md.lammps.particles import ParticleCommands
 from hpckit.apps.md.lammps.state import ScriptState
 from hpckit.apps.md.settings.averages import Average, Correlation, Histogram, Profile, Sampled
 from hpckit.apps.md.settings.formulas import names_in
-from hpckit.apps.md.settings.interaction import OF_BRICKS, OF_FILES
+from hpckit.apps.md.settings.interaction import NOT_OF_PAIRS
 from hpckit.apps.md.settings.table import (
     COMPUTED,
     FROM_START,
@@ -275,9 +275,9 @@ class TableCommands:
 
     @property
     def _is_of_pairs(self) -> bool:
-        """Whether all forces are those of pairs of particles, without charges and bonds."""
+        """Whether all forces are those of pairs, or of embedded atoms, without charges and bonds."""
         others = any(self.script.section(name).get("kind", "none") != "none" for name in ("coulomb", "bonds"))
-        return not others and self.script.section("interaction").get("kind") not in (*OF_FILES, *OF_BRICKS, "granular")
+        return not others and self.script.section("interaction").get("kind") not in NOT_OF_PAIRS
 
     def _read_distances(self, each: dict[str, Any], words: list[str]) -> bool:
         """Read what is behind compute rdf into these settings; whether all is known."""

@@ -11,7 +11,7 @@ from hpckit.apps.md.molecules.settings import Angles, Bonds, Constraints, Coulom
 from hpckit.apps.md.motion.groups import ALL, GroupOf
 from hpckit.apps.md.motion.settings import Barostat, Deform, Dynamics, Stage
 from hpckit.apps.md.settings.analysis import Analysis
-from hpckit.apps.md.settings.interaction import OF_BRICKS, OF_FILES, Granular, Interaction
+from hpckit.apps.md.settings.interaction import NOT_OF_PAIRS, Granular, Interaction
 from hpckit.apps.md.settings.system import System
 from hpckit.apps.md.settings.table import Table
 from hpckit.io.settings import LIMIT, OptionalSpan, Section
@@ -108,9 +108,9 @@ class Settings(Section):
 
     @property
     def is_of_pairs(self) -> bool:
-        """Whether all forces are those of pairs of particles, without charges and bonds."""
+        """Whether all forces are those of pairs, or of embedded atoms, without charges and bonds."""
         molecular = self.coulomb.kind != "none" or self.bonds.kind != "none"
-        return not molecular and self.interaction.kind not in (*OF_FILES, *OF_BRICKS, "granular")
+        return not molecular and self.interaction.kind not in NOT_OF_PAIRS
 
     @property
     def resizes(self) -> bool:

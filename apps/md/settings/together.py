@@ -290,7 +290,8 @@ def _wrong_averages(it: Settings) -> Iterator[str]:
         yield f"table.exchanged: there are no dynamics.corrections or baths {', '.join(sorted(unknown))}"
     kinds = {each.kind for table in tables for each in table.computed} & {*OF_PAIRS}
     if kinds and not all(each.is_of_pairs for each in it.staged):
-        yield f"table.computed: {', '.join(sorted(kinds))} are of pairs alone, without charges, bonds and many bodies"
+        said = "are of pairs alone, or of embedded atoms, without charges and bonds"
+        yield f"table.computed: {', '.join(sorted(kinds))} {said}"
     along = {dim for table in tables for each in table.profiles for dim in each.bins.along}
     if ends := along & {*it.system.follows}:
         yield f"table.profiles: no bins go along {', '.join(sorted(ends))}, where the ends of the box follow particles"
