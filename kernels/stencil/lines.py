@@ -27,7 +27,8 @@ the memory with few lines on their way. Asking for every line by itself helps li
 - one row is computed at a time: three side by side, which load what they share once, are 1.1x faster on Zen 4, but on
   Zen 5 take 1.2 times as long, whose memory then sends shorter stretches of more rows at once;
 - with AVX-512, too, vectors of float64 are half a line of the cache: 1.02x to 1.06x on Zen 5, where one step, two of
-  float32, and two with one coefficient for all are faster by whole lines;
+  float32, and two with one coefficient for all are faster by whole lines. So is the second step where it streams, by
+  1.025 to 1.04, while whole lines in the first one take that back, and 5 % more;
 - strips are longer than what the second-level cache holds: fewer rows twice, and longer stretches of the memory.
 
 Arithmetic as written and in the order of `reference`, whose bits these kernels have.
@@ -169,7 +170,7 @@ def _row(dtype: np.dtype, variable: bool, streams: bool, asks: tuple[bool, bool]
     beside its rows does not count; else lines of which the row `next_row` cells further writes a part are asked for.
     """
     single = lines == 1
-    half = not single and variable and dtype.itemsize == 8
+    half = not (single or streams) and variable and dtype.itemsize == 8
     kind, _, beside = _cell(dtype, variable, half)
     load, n, line = kind.load, np.uint64(kind.n), np.uint64(LINE // dtype.itemsize)
     put, lined, part = stream if streams else store, _lined(dtype), _part(dtype, variable, half)
