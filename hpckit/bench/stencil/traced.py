@@ -12,6 +12,7 @@ gradients must agree to 1e-12 of the largest value before the timing.
 `npbench_NAME`: gradients of four stencils of NPBench, JAX's time over ours; reported.
 `adjoint_2ranks_eff`: the speed-up of the gradient on 2 ranks over that of the steps alone on 2 ranks.
 `ensemble_one_message`: on 2 ranks, the exchanges of 32 members of 64 x 64 cells one by one, over one for all.
+`heat3d_…`: the heat equation by hand, in one and in two steps a pass, as `hpckit bench stencil` has it.
 `assimilation_error`: the error after 30 iterations of 4D-Var over that before, of `assimilate/shallow_water`.
 """
 
@@ -38,11 +39,12 @@ from hpckit.bench.ranks import run_ranks
 from hpckit.bench.rivals.jax import PAUSE, jax_on_one_core, one_core
 from hpckit.bench.stencil.burgers import energy, fill_by_hand, jax_step, step, step_by_hand
 from hpckit.bench.stencil.npbench import SIZES, GradientCase
+from hpckit.bench.stencil.verb import heat3d
 from hpckit.comm.mesh import Mesh
 from hpckit.grid.field import Field
 from hpckit.plan.grid.decomposition import Decomposition
 
-PARTS = "traced", "gradient", "ensemble", "npbench", "ranks", "assimilation"
+PARTS = "traced", "gradient", "ensemble", "npbench", "ranks", "assimilation", "heat"
 STEPS, MEMBERS, SMALL, IN_A_RUN, RANKS = 50, 32, 64, 20, 2
 Result = tuple[Rows, Ratios]
 
@@ -64,6 +66,7 @@ def run(quick: bool = False, only: Sequence[str] | None = None) -> dict[str, Any
         "npbench": lambda: of_npbench(quick, 5 if quick else 7),
         "ranks": lambda: on_ranks(n, 3 if quick else 7),
         "assimilation": lambda: assimilation(10 if quick else 30),
+        "heat": lambda: heat3d(quick),
     }
     for name in only or PARTS:
         with contextlib.nullcontext() if name == "ranks" else one_core():
