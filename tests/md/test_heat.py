@@ -188,6 +188,14 @@ fix odd all viscosity 10 y x 5
         settings_of(tmp_path / "in.it")
     for line in ("known is N FLUX, and region of a block", "known is N AXIS NBIN", "known is N DIM AXIS NBIN"):
         assert line in str(error.value)
+    for line in ("fix swap all thermal/conductivity 6 z 8 vtarget 2", "fix hot all heat 1.5 4.0"):
+        (tmp_path / "in.it").write_text(FLUID.format(**REDUCED) + line + "\nrun 5\n")
+        with pytest.raises(InputError, match="known is N"):
+            settings_of(tmp_path / "in.it")
+    wrong = "fix hot all heat 1 4\nfix_modify hot temp thermo_temp\nrun 5\n"
+    (tmp_path / "in.it").write_text(FLUID.format(**REDUCED) + wrong)
+    with pytest.raises(InputError, match="known is temp of fix temp/rescale and berendsen"):
+        settings_of(tmp_path / "in.it")
     wrong = "fix bath all langevin 1 1 1 4711\nfix_modify bath temp thermo_temp\nrun 5\n"
     (tmp_path / "in.it").write_text(FLUID.format(**REDUCED) + wrong)
     with pytest.raises(InputError, match="known is temp of a compute temp/region of a block"):

@@ -223,8 +223,9 @@ class Table(Section):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        for each in (self.computed, self.formulas, self.sampled):
-            names = [one.name for one in each]
+        every = [[one.name for one in each] for each in (self.computed, self.formulas, self.sampled)]
+        every[2] += self.exchanged  # f_NAME, too
+        for names in every:
             if len({*names}) < len(names):
                 raise ValueError(f"names of table come twice: {', '.join(names)}")
         for name in self.columns:

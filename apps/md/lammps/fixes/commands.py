@@ -19,6 +19,7 @@ from hpckit.apps.md.lammps.fixes.styles import (
     OUTSIDE,
     PUSHES,
     REFLECTS,
+    RESCALES,
     SAMPLING,
     SHIFTS,
     WALLS,
@@ -166,7 +167,7 @@ class FixCommands:
             return
         if "temp" in options and name in self.named and self.named[name].words[0] in CORRECTIONS:
             counted = self._counted(options.pop("temp")) or {"group": "all"}
-            if options or self.named[name].words[0] == "momentum":
+            if options or self.named[name].words[0] not in RESCALES:
                 raise ValueError(
                     f"fix_modify {name} {' '.join(words)}: known is temp of fix temp/rescale and berendsen"
                 )
@@ -175,7 +176,7 @@ class FixCommands:
         if not sound or name not in self.named or self.named[name].words[0] not in OUTSIDE:
             raise ValueError(
                 f"fix_modify {name} {' '.join(words)}: known are energy and virial no of fix {', '.join(OUTSIDE)}, and"
-                " temp of fix temp/rescale and temp/berendsen"
+                " temp of fix temp/rescale, temp/berendsen and langevin"
             )
 
     def _unfix(self, name: str) -> None:

@@ -28,7 +28,7 @@ def corrected(style: str, words: list[str]) -> dict[str, Any]:
     if style in HEATS:
         shifts = style == "ehex" and words[-1:] != ["hex"]
         words = words[:-1] if style == "ehex" and not shifts else words
-        if len(words) not in (2, 9) or not all(map(is_number, words[:2] + words[3:])):
+        if len(words) not in (2, 9) or not words[0].isdigit() or not all(map(is_number, words[1:2] + words[3:])):
             raise known
         found = {"kind": "heat", "every": int(words[0]), "power": float(words[1])}
         found |= {"shifts": True} if shifts else {}
@@ -38,14 +38,16 @@ def corrected(style: str, words: list[str]) -> dict[str, Any]:
         options = dict(zip(words[axes + 2 :: 2], words[axes + 3 :: 2], strict=False))
         numbers = [words[0], words[axes + 1], options.get("swap", "1")] if len(words) > axes + 1 else [""]
         sound = all(map(str.isdigit, numbers)) and {*words[1 : axes + 1]} <= {"x", "y", "z"}
-        if not sound or not options.keys() <= {"swap", "vtarget"} or len(words) % 2 != axes % 2:
+        target = options.get("vtarget", "INF")
+        sound = sound and options.keys() <= {"swap", *["vtarget"] * (axes - 1)} and len(words) % 2 == axes % 2
+        if not sound or not (target == "INF" or is_number(target)):
             raise known
         found = {"kind": "swap_energy" if axes == 1 else "swap_momentum", "every": int(words[0]), "across": words[axes]}
         found |= {"bins": int(numbers[1]), "pairs": int(numbers[2])}
         if axes == 2:
             found["dim"] = words[1]
-        if options.get("vtarget", "INF") != "INF":
-            found["speed"] = float(options["vtarget"])
+        if target != "INF":
+            found["speed"] = float(target)
         return found
     rescales = style == "temp/rescale"
     if len(words) != (5 if rescales else 3) or not all(map(is_number, words)):

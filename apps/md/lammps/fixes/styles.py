@@ -53,6 +53,7 @@ CORRECTIONS = {
     "thermal/conductivity": "N AXIS NBIN, and swap",
     "viscosity": "N DIM AXIS NBIN, swap, and vtarget",
 }
+RESCALES = ("temp/rescale", "temp/berendsen")  # toward a temperature, which fix_modify may choose
 HEATS = ("heat", "ehex")
 SWAPS = ("thermal/conductivity", "viscosity")  # which count what they exchange
 OF_GROUPS = ("nve", LIMITED, UNMOVED, DRIVEN, "nvt", "langevin", "temp/csvr", *CORRECTIONS)
