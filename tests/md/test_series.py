@@ -177,6 +177,7 @@ def test_series_that_are_not_known_are_left_out_with_a_note(tmp_path):
         ),
         ({"histograms": [{"name": "h", "columns": ["vx"], "low": 2, "high": 1}]}, "from 2 to 1 has no width"),
         ({"histograms": [{"name": "h", "columns": ["warm"], "low": 0, "high": 1}]}, "no column warm"),
+        ({"averages": [{"name": "a", "columns": ["pe"]}], "exchanged": ["a"]}, "names of table come twice: a, a"),
         ({"computed": [{"name": "r", "kind": "reduce"}]}, "of is for reduce, which needs it"),
         ({"computed": [{"name": "r", "kind": "reduce", "of": ["vx", "warm"]}]}, "particles have no warm"),
     ],
@@ -187,7 +188,7 @@ def test_series_that_cannot_be_are_refused(given, told):
 
 
 def test_formulas_of_many_numbers_are_those_of_each():
-    formula = "-a^2+b%3*atan2(a,b)-(a>b)*ln(b)+round(a)+floor(b)-abs(a)/sqrt(b)||!(a<0)&&b>=2"
+    formula = "-a^2+(b-4)%3*atan2(a,b)-(a>b)*ln(b)+round(a)+floor(b)-abs(a)/sqrt(b)||!(a<0)&&b>=2"
     values = {"a": np.array([0.5, -1.25, 3.5, 7.0]), "b": np.array([1.5, 2.25, 3.25, 7.0])}
     for text in (formula, formula.partition("||")[0]):
         expected = [value_of(text, lambda name, k=k: float(values[name][k])) for k in range(4)]

@@ -69,8 +69,7 @@ class Mean:
             return 0.0
         if not given.has_rows:
             return self.now[max(row, 1) - 1]
-        column = self.column(given, max(part, 1))
-        return column[row - 1] if row <= len(column) else math.nan
+        return _at(self.column(given, max(part, 1)), row)
 
 
 @dataclass
@@ -126,8 +125,7 @@ class Correlated:
 
     def value(self, given: Correlation, row: int, part: int) -> float:
         """A number of the last result, from 1; 0 before the first one, nan where there is no such row."""
-        column = self.column(given, part)
-        return column[row - 1] if row <= len(column) else math.nan
+        return _at(self.column(given, part), row)
 
 
 @dataclass
@@ -162,8 +160,7 @@ class Counted(Mean):
     def value(self, given: Histogram, row: int, part: int) -> float:
         """A number of a row, or what is in the bins, beyond them, the least and the largest value; 0 before all."""
         if part == 1 or (part and self.now):
-            column = self.column(given, part)
-            return column[row - 1] if row <= len(column) else math.nan
+            return _at(self.column(given, part), row)
         return self.told[row - 1] if self.now else 0.0
 
     @property
@@ -307,6 +304,11 @@ def _head(given: Sampled) -> str:
         return f"# Histogrammed data for fix {given.name}\n{rows}"
     words = "# TimeStep Number-of-rows\n# Row" if given.has_rows else "# TimeStep"
     return f"# Time-averaged data for fix {given.name}\n{words} {titles}\n"
+
+
+def _at(column: list[float], row: int) -> float:
+    """The number of a row, from 1; nan where there is none."""
+    return column[row - 1] if row <= len(column) else math.nan
 
 
 def _added(before: list[float], more: list[float]) -> list[float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -53,7 +53,8 @@ class TableColumns:
     """
 
     def __init__(self, config: Any, start: Start, system: System) -> None:
-        self.system, self.start, self.table = system, start, config.table
+        self.system, self.table = system, config.table
+        self.group: Callable[[str], ParticleGroup | None] = cache(partial(group_of, start))  # by its name
         self.references: dict[str, np.ndarray] = {}  # unwrapped places from which particles move, or velocities
         self.averages = Averages()
         self.enter(config, 0)
@@ -64,7 +65,7 @@ class TableColumns:
         per_particle = self.table.per_particle
         self.share = config.system.units == "lj" if per_particle is None else per_particle
         self.computed = self.table.known
-        self.groups = {name: group_of(self.start, each.group) for name, each in self.computed.items()}
+        self.groups = {name: self.group(each.group) for name, each in self.computed.items()}
         self.baths = {each.name for each in (config.dynamics, *config.dynamics.also)}
         self.formulas = {f"v_{each.name}": each.formula for each in self.table.formulas}
         self.averages.enter(self.table, self.table.number(step, 0))
@@ -101,16 +102,19 @@ class TableColumns:
         """Collective: take the samples of a step; what has a new result now."""
         value = self._value(thermo, step, done, time)
 
+        @cache
+        def of(group: str) -> OfParticles:
+            return self._of_particles(self.group(group), value)
+
         def evaluate(given: Sampled) -> list[float]:
             if isinstance(given, Profile):
                 state, domains = self.averages.states[given.name], self.system.domains
                 state.box = state.box if state.sums else [domains.lower.tolist(), domains.upper.tolist()]
                 bins = Binned(given.bins, self.system, state.box)
-                return sample(given, self._of_particles(group_of(self.start, given.group), value), bins)
+                return sample(given, of(given.group), bins)
             if isinstance(given, Histogram):
-                of = self._of_particles(group_of(self.start, given.group), value)
                 each = {name: not self.table.unknown_of_particles(name) for name in given.columns}
-                return counted(given, of, {name: None if own else value(name) for name, own in each.items()})
+                return counted(given, of(given.group), {k: None if own else value(k) for k, own in each.items()})
             if isinstance(given, Average) and given.has_rows:
                 return [each for name in given.columns for each in self._rows(name, value)]
             return [value(name) for name in given.columns]
@@ -151,7 +155,7 @@ class TableColumns:
                 extensive = isinstance(given, Average) and self._is_averaged_energy(given, row, part)
                 return self.averages.value(match[1], row, part) / (count if extensive and divides else 1)
             if match := GROUPED.match(name):
-                return of_group(self.system, group_of(self.start, match[2]), match[1], match[3] or "", match[4] or "")
+                return of_group(self.system, self.group(match[2]), match[1], match[3] or "", match[4] or "")
             if match := TAKEN.match(name):
                 return self.averages.of_all(match[2], int(match[3] or 1), match[1])
             if name == "PI":
@@ -272,7 +276,7 @@ class TableColumns:
         of neighbors so far.
         """
         reach = given.reach or max(reaches(self.config))
-        return distances(given, reach, self.system, group_of(self.start, given.group))
+        return distances(given, reach, self.system, self.group(given.group))
 
     def _gyration(self, group: ParticleGroup | None) -> tuple[float, ...]:
         """Collective: the radius of gyration, and its tensor."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hpckit.apps.md.motion.groups import AXES
 from hpckit.apps.md.settings.averages import OF_BINS, OF_PARTICLES, Bins, Histogram, Profile
 from hpckit.apps.md.settings.formulas import values_of
 from hpckit.apps.md.settings.table import COMPUTED, OF_EACH, Computed
@@ -15,6 +16,7 @@ from hpckit.comm.agree import max_of_ranks, sum_of_ranks
 from hpckit.kernels.particles.records.dispatch import types_of
 from hpckit.md import snapshots
 from hpckit.md.external.groups import (
+    TENSOR,
     ParticleGroup,
     Some,
     Warmth,
@@ -22,6 +24,7 @@ from hpckit.md.external.groups import (
     count_of,
     slots_of,
     sums_by,
+    sums_of,
     unwrapped,
     weighted_sums,
 )
@@ -30,10 +33,8 @@ from hpckit.md.observables.radial import RadialDistribution
 from hpckit.md.system import System
 from hpckit.md.thermo import volume
 
-AXES = ("x", "y", "z")
 ORIGINS = {"lower": 0.0, "center": 0.5, "upper": 1.0}
-TENSOR = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))
-ROWS = (((0, 0), (3, 1), (4, 2)), ((3, 0), (1, 1), (5, 2)), ((4, 0), (5, 1), (2, 2)))  # of it: parts, and dims
+ROWS = (((0, 0), (3, 1), (4, 2)), ((3, 0), (1, 1), (5, 2)), ((4, 0), (5, 1), (2, 2)))  # of a tensor: parts, and dims
 ROUNDED = 0.5  # of a bin, that a number of bins may be off
 
 
@@ -108,8 +109,7 @@ def reduced(given: Computed, of: OfParticles) -> tuple[float, ...]:
         found = sign * max_of_ranks(system.mesh.comm, (sign * columns).max(axis=0, initial=-np.inf))
     else:
         powers = columns if given.how in ("sum", "ave") else columns * columns
-        ones = np.ones((len(columns), 1))
-        sums = sums_by(system, np.zeros(len(columns), np.int64), np.concatenate([powers, ones], axis=1), 1)[0]
+        sums = sums_of(system, np.concatenate([powers, np.ones((len(columns), 1))], axis=1))
         found = sums[:-1] / (sums[-1] if given.how.startswith("ave") else 1.0)
     found = found.tolist()
     return (found[0],) if len(found) == 1 else (np.nan, *found)
@@ -154,7 +154,7 @@ def heat_flux(given: Computed, of: OfParticles) -> tuple[float, ...]:
     carried = (of.named(kinetic) + of.named(potential))[:, None] * v
     stresses = [of.named(f"{stress}[{k}]") / of.system.units.pressure for k in range(1, 7)]
     done = -np.stack([sum(stresses[k] * v[:, b] for k, b in row) for row in ROWS], axis=1)
-    sums = sums_by(of.system, np.zeros(len(v), np.int64), np.concatenate([carried, done], axis=1), 1)[0]
+    sums = sums_of(of.system, np.concatenate([carried, done], axis=1))
     return (np.nan, *(sums[:3] + sums[3:]).tolist(), *sums[:3].tolist())
 
 

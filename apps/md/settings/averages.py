@@ -28,7 +28,7 @@ class Sampled(Section):
 
     def is_due(self, step: int, since: int) -> bool:
         """Whether a step has a sample of it, which began with the step `since`."""
-        raise NotImplementedError
+        return step % self.every == 0 and step >= max(self.start, since)
 
     @property
     def has_rows(self) -> bool:
@@ -196,7 +196,3 @@ class Correlation(Sampled):
     def width(self) -> int:
         """The columns of a result."""
         return 2 + len(self.pairs)
-
-    def is_due(self, step: int, since: int) -> bool:
-        """Whether a step has a sample."""
-        return step % self.every == 0 and step >= max(self.start, since)

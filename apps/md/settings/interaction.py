@@ -15,11 +15,7 @@ Potential = Literal[
 ]  # fmt: skip
 OF_BRICKS = ("brick", "ase")  # functions of all that is near
 OF_FILES = ("eam", "stillinger_weber", "tersoff", "snap")  # of many bodies
-NOT_OF_PAIRS = (
-    *OF_FILES[1:],
-    *OF_BRICKS,
-    "granular",
-)  # whose energies are shared out otherwise than LAMMPS's
+NOT_OF_PAIRS = (*OF_FILES[1:], *OF_BRICKS, "granular")  # energies are shared out otherwise than LAMMPS's
 Rule = Literal["lorentz_berthelot", "geometric", "sixth_power"]
 FunctionPlace = Annotated[str, RelativeToSource()]  # file.py:name
 

@@ -127,9 +127,11 @@ def scale(
 
 def weighted_sums(system: System, group: Some, columns: Any) -> np.ndarray:
     """Collective: the sums over a group, None for all particles, of columns [slots, k] of this rank: float64[k]."""
-    rows = system.device.to_host(columns[slots_of(system, group)])
-    if not system.forces.exact:
-        rows = rows.sum(axis=0)[None]
+    return sums_of(system, system.device.to_host(columns[slots_of(system, group)]))
+
+
+def sums_of(system: System, rows: np.ndarray) -> np.ndarray:
+    """Collective: the sums of the rows [n, k] of particles of this rank, on the host: float64[k]."""
     total = add_ranks(system.mesh.comm, rows, max(system.count, system.mesh.size), system.forces.exact)
     return np.asarray(share_numbers(system.mesh.comm, total))
 

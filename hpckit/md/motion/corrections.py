@@ -118,10 +118,11 @@ class HeatSource:
         """Collective: see `Correction.act`. Raises `BlowUpError` where they have less than is taken."""
         particles, xp, masses = system.particles, system.device.xp, system.slot_masses[:, None]
         v, forces = particles.velocities[: particles.slots, :3], particles.forces[: particles.slots, :3]
-        work = (v * forces).sum(axis=1)[:, None]
-        columns = xp.concatenate([masses * v, masses, masses * (v * v).sum(axis=1)[:, None], forces, work], axis=1)
-        sums = weighted_sums(system, self.group, columns)
-        momenta, (mass, motion), pulls, worked = sums[:3], sums[3:5].tolist(), sums[5:8], float(sums[8])
+        columns = [masses * v, masses, masses * (v * v).sum(axis=1)[:, None]]
+        if self.shifts:
+            columns += [forces, (v * forces).sum(axis=1)[:, None]]
+        sums = weighted_sums(system, self.group, xp.concatenate(columns, axis=1))
+        momenta, (mass, motion) = sums[:3], sums[3:5].tolist()
         mean = momenta / mass if mass else np.zeros(3)
         free = 0.5 * system.units.energy * (motion - mass * float(mean @ mean))
         left = free + self.power * self.every * dt
@@ -134,6 +135,7 @@ class HeatSource:
         factor, here = math.sqrt(left / free), slots_of(system, self.group)
         if self.shifts:
             unit, to_device = 1.0 / system.units.energy, system.device.to_device
+            pulls, worked = sums[5:8], float(sums[8])
             power, kept = self.power * self.every * unit, free * unit
             along = power / (2.0 * kept**2) * (power / 48.0 + unit * (worked - float(pulls @ mean)) / 6.0)
             away = along * (v - to_device(mean))
