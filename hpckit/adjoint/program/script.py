@@ -322,7 +322,7 @@ class Script:
     def _fold(self, slot: int, value: tuple) -> None:
         """Add what lies beyond walls to the cells that the fill had copied there; last dim first, low side first."""
         place = self._place
-        walls, depth, faces = value
+        walls, depth, _, faces = value
         model = self._models[slot]
         for dim in reversed(range(place.grid.dims)):
             sides = []
