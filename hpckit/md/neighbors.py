@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.comm.agree import max_of_ranks
 from hpckit.comm.device import Device
 from hpckit.comm.mesh import Mesh
 from hpckit.errors import BlowUpError
@@ -77,6 +76,7 @@ class NeighborList:
         self.lists: Lists | None = None
         self.clusters: ClusterPairs | None = None
         self._planned: DomainDecomposition | None = None
+        self._reach_for: tuple[Any, ...] = ()  # what the reach was found for
         self._clear: tuple[np.ndarray, np.ndarray] | None = None  # corners between which no ghost lies, if not a domain
         self.stretch = AS_BUILT  # of the box since the last rebuild: factors of its edges, or a map [3, 3] of places
         self.next_skin: float | None = None  # of the next rebuild, where it is known
@@ -94,7 +94,7 @@ class NeighborList:
         Raises `BlowUpError` on the rank that has a particle far beyond the box.
         """
         count = particles.count
-        self._set_reach(4.0 / 3.0 * math.pi * total / math.prod(domains.lengths.tolist()), excluded)
+        self._set_reach(domains, total, excluded)
         self._plan(domains)
         beyond = max(self.reach, self.extent + self._least)
         where = self._low, self._high, beyond, self._clear
@@ -144,20 +144,17 @@ class NeighborList:
             return float(self.stretch.min())
         return float(np.linalg.svd(self.stretch, compute_uv=False)[-1])
 
-    def is_due(self, particles: Particles) -> bool:
+    def is_due(self, particles: Particles, ghosts: GhostExchange) -> bool:
         """Collective, once per step: whether to rebuild the lists. If it checks moves, it waits for a GPU."""
         self.since += 1
         rebuilds = self.rebuilds
         due = self.since >= rebuilds.delay and self.since % rebuilds.every == 0
         if not due or not rebuilds.check:
             return due
-        moved = np.array(largest_move(particles.positions, self.built, particles.slots))
-        if self.mesh.size > 1:
-            max_of_ranks(self.mesh.comm, moved)
+        self.moved2 = ghosts.largest(largest_move(particles.positions, self.built, particles.slots))
         spare = self.skin
         if self.stretch is not AS_BUILT:  # particles that were out of reach have come closer with a box that shrank
             spare -= (1 - min(1.0, self._least_stretch)) * self.reach
-        self.moved2 = float(moved)
         late = not (spare > 0 and self.moved2 <= (0.5 * spare) ** 2)
         if late and self.since == max(1, rebuilds.delay, rebuilds.every):
             self.missed += self.since > 1
@@ -190,9 +187,24 @@ class NeighborList:
                     return ends
         return self.lists.bounds[1:]
 
-    def _set_reach(self, per_cube: float, excluded: float) -> None:
+    def _set_reach(self, domains: DomainDecomposition, total: int, excluded: float) -> None:
         """Set skin and reach such that the last vectors of lists are filled at this density, and `nearer`, up to where
-        neighbors fill fewer; the same on all ranks. per_cube: particles in a sphere over the cube of its radius.
+        neighbors fill fewer; the same on all ranks.
+        """
+        given = domains, total, excluded, self.keeps_skin, self.rebuilds, self.next_skin
+        if given == self._reach_for:
+            return
+        self._reach_for = given
+        per_cube = 4.0 / 3.0 * math.pi * total / math.prod(domains.lengths.tolist())
+        filled, beyond = self._filled_at(per_cube, excluded)
+        self.skin, self.next_skin = self.next_skin or filled, None
+        self.reach = self._cutoff + self.skin
+        parted = (beyond > 0.0) & (beyond < self.skin) & self.rebuilds.check
+        self.nearer = self._cutoff + beyond[parted]
+
+    def _filled_at(self, per_cube: float, excluded: float) -> tuple[float, np.ndarray]:
+        """A skin with which vectors are filled, and how far beyond the cutoff parts of lists may end. per_cube:
+        particles in a sphere over the cube of its radius.
         """
         lanes, least = LANES[self._form.kind], self._cutoff + self._least
         skin, nearer = self._least, np.zeros(0)
@@ -205,10 +217,7 @@ class NeighborList:
             beyond = (counts / per_cube) ** (1 / 3) - self._cutoff
             skin = min(max(self._least, float(beyond[-1])), spare * self._least)
             nearer = beyond[:-1]
-        self.skin, self.next_skin = self.next_skin or skin, None
-        self.reach = self._cutoff + self.skin
-        parted = (nearer > 0.0) & (nearer < self.skin) & self.rebuilds.check
-        self.nearer = self._cutoff + nearer[parted]
+        return skin, nearer
 
     def _plan(self, domains: DomainDecomposition) -> None:
         """Set this rank's domain, valid while the domains stay. Inner clusters keep away from sides that are cuts."""

@@ -35,7 +35,7 @@ from hpckit.md.units import UNITS, Units
 from hpckit.particles.balance import LoadBalance
 from hpckit.particles.flow import Flow, wrap_within
 from hpckit.particles.ghosts import GhostExchange
-from hpckit.particles.migration import audit, migrate, send_to, wrap
+from hpckit.particles.migration import audit, migrate, rows_between, send_to, wrap
 from hpckit.particles.particles import Particles
 from hpckit.plan.particles.cell import Cell
 from hpckit.plan.particles.domain import DomainDecomposition
@@ -103,6 +103,7 @@ class System:
         self._take(interaction, FORCES[type(interaction)](interaction, *self._how))
         self.particles = Particles(device)
         self.ghosts = GhostExchange(mesh, device, values=self.forces.values_each)
+        self._between = rows_between(mesh, device)
         self.balance = LoadBalance(balance_every)
         self.timer = timer or PhaseTimer()
         self.exclusions, self.long_range = exclusions, long_range
@@ -214,7 +215,7 @@ class System:
             raise lost(self.mesh.rank, particles)
         self._follow()
         self.forces.leave(self.mesh, self.domains, particles, self.neighbors)
-        migrate(self.mesh, self.domains, particles)
+        migrate(self.mesh, self.domains, particles, self._between)
         exclusions = self.exclusions
         self.neighbors.place(
             self.domains, particles, self.ghosts, self.count, exclusions.each if exclusions is not None else 0.0
@@ -324,7 +325,7 @@ class System:
             self.compute(measure)
             return
         with self.timer("neighbor"):
-            due = self.neighbors.is_due(self.particles)
+            due = self.neighbors.is_due(self.particles, self.ghosts)
             if any(self.domains.tilt) and self.domains.cell.skewed:
                 due = True
                 self._flip()

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from mpi4py import MPI
 
+from hpckit.comm.agree import max_of_ranks
 from hpckit.comm.buffer import MessageBuffer
 from hpckit.comm.checksums import End, Seals
 from hpckit.comm.device import HOST, Device
@@ -94,6 +95,15 @@ class GhostExchange(Begun):
     def unfinished(self) -> Unfinished | None:
         """The messages that were started and not finished."""
         return Unfinished("a ghost exchange", None, self._requests) if self._requests else None
+
+    def largest(self, number: float) -> float:
+        """Collective: the largest of the numbers of all ranks, before messages; through memory if they share a node."""
+        if self.mesh.size == 1:
+            return float(number)
+        if self._mail is None or len(self._mail.ranks) + 1 < self.mesh.size:
+            return float(max_of_ranks(self.mesh.comm, np.array(number)))
+        with self._observer.operation(self.mesh.comm, "largest number"):
+            return self._mail.largest.of(number)
 
     def rebuild(self, domains: DomainDecomposition, particles: Particles, reach: float) -> Any:
         """Collective: choose the particles within `reach` of others' domains; all ghost records, float64[n, 4].
@@ -348,8 +358,6 @@ class GhostExchange(Begun):
         far.leave()
         requests = self._communicate(arriving, far, self._tag + 1)
         self._seal(given, far)
-        images = self.device.zeros((self._images.total, RECORD))
-        take_all(positions, *self._images, images)
         if self._observer.on and self.peers:
             self._report.posted()
             self._report.wait()
@@ -360,18 +368,22 @@ class GhostExchange(Begun):
         self.received = [*map(len, near), *self._received]
         self._check(near, arriving)
         arriving.arrive()
-        parts = [images, *near, arriving.values]
-        records, first = self.device.zeros((sum(map(len, parts)), RECORD)), 0
-        for part in parts:
-            records[first : first + len(part)] = part
-            first += len(part)
+        first = self._images.total
+        records = self.device.zeros((first + sum(self.received), RECORD))
+        take_all(positions, *self._images, records)
+        for part in (*near, arriving.values):
+            if len(part):
+                records[first : first + len(part)] = part
+                first += len(part)
         if self.device.is_gpu:
             self.device.wait()  # this call frees its pinned memory
         return records
 
     def _communicate(self, into: MessageBuffer, out: MessageBuffer, tag: int) -> list[MPI.Request]:
         """Post receives, then sends by direction, of the rows of each peer, which are consecutive in both buffers."""
-        comm, requests, peers = self.mesh.comm, [], self._far_peers
+        comm, requests, peers = self.mesh.comm, list[MPI.Request](), self._far_peers
+        if not peers:
+            return requests
         came, left, every = self._received, self._counts_sent, range(len(peers))
         for buffer, counts, start, order in ((into, came, comm.Irecv, every), (out, left, comm.Isend, self._leaving)):
             ends = np.cumsum(counts).tolist()

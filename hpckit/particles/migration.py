@@ -10,11 +10,14 @@ from mpi4py import MPI
 
 from hpckit.comm.agree import sum_of_ranks
 from hpckit.comm.checksums import End, Seals
+from hpckit.comm.device import Device
 from hpckit.comm.mesh import Mesh
+from hpckit.comm.shared.transport import RowExchange, open_rows
 from hpckit.errors import RankLostError
 from hpckit.kernels.particles.integrate.cell.dispatch import straighten, wrap_cell
-from hpckit.kernels.particles.integrate.dispatch import find_leavers
+from hpckit.kernels.particles.integrate.dispatch import find_leavers, sort_leavers
 from hpckit.kernels.particles.integrate.dispatch import wrap as wrap_upright
+from hpckit.kernels.particles.records.dispatch import PIECE
 from hpckit.particles.particles import Particles
 from hpckit.plan.particles.domain import DomainDecomposition
 
@@ -42,28 +45,54 @@ def straight(domains: DomainDecomposition, particles: Particles) -> Any:
     return found
 
 
-def migrate(mesh: Mesh, domains: DomainDecomposition, particles: Particles) -> int:
+def rows_between(mesh: Mesh, device: Device) -> RowExchange | None:
+    """Collective: what takes particles to other ranks where all ranks of `mesh` share a node, else None: MPI does."""
+    if mesh.size == 1 or device.is_gpu or mesh.observer.checks_messages:
+        return None
+    rows = open_rows(mesh.comm, PIECE)
+    return rows if rows is not None and len(rows.ranks) + 1 == mesh.size else None
+
+
+def migrate(mesh: Mesh, domains: DomainDecomposition, particles: Particles, between: RowExchange | None = None) -> int:
     """Collective: send every particle (wrapped into the box) to its owner; returns how many left this rank.
 
     A particle may go to any rank, however far it or the cuts moved. Arriving particles go behind the slots in use, in
-    the order of their source ranks. Waits for a GPU.
+    the order of their source ranks. between: of `rows_between`. Waits for a GPU.
     """
     if mesh.size == 1:
         return 0
     lower, upper = domains.owned(mesh.rank)
-    zeros = particles.device.zeros
-    slots = zeros((max(64, particles.slots // 8),), np.int64)
+    device = particles.device
+    slots = device.zeros((max(64, particles.slots // 32),), np.int64)
     places = straight(domains, particles)
     count = find_leavers(places, particles.slots, lower, upper, slots)
     if count > len(slots):
-        slots = zeros((count,), np.int64)
+        slots = device.zeros((count,), np.int64)
         find_leavers(places, particles.slots, lower, upper, slots)
     slots = slots[:count]
-    ranks = domains.owners(particles.device.to_host(particles.positions[slots, :3]))
-    order = np.argsort(ranks, kind="stable")  # they are taken in the order in which they are sent
-    leaving = particles.take(slots[particles.device.to_device(order)])
-    particles.append(exchange(mesh, leaving, np.bincount(ranks, minlength=mesh.size)))
+    counts, order = np.empty(mesh.size, np.int64), np.empty(count, np.int64)  # as they are sent
+    if device.is_gpu:
+        sort_leavers(device.to_host(places[slots]), np.arange(count), *domains.inner_cuts, counts, order)
+        order = slots[device.to_device(order)]
+    else:
+        sort_leavers(places, slots, *domains.inner_cuts, counts, order)
+    if between is None:
+        particles.append(exchange(mesh, particles.take(order), counts))
+    else:
+        _pass_on(mesh, between, particles, order, counts)
     return count
+
+
+def _pass_on(mesh: Mesh, between: RowExchange, particles: Particles, slots: np.ndarray, counts: np.ndarray) -> None:
+    """Collective: send particles, counts[r] to rank r in this order, through the memory of the node."""
+    with mesh.observer.operation(mesh.comm, "migration"):
+        peers = [rank for rank in range(mesh.size) if rank != mesh.rank]
+        between.prepare(peers, [int(counts[peer]) for peer in peers])
+        particles.leave(slots, between.out(PIECE))
+        between.post()
+        between.wait()
+        for rows in between.received(PIECE):
+            particles.append_rows(rows)
 
 
 def send_to(mesh: Mesh, rows: np.ndarray, ranks: np.ndarray) -> np.ndarray:

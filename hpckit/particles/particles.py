@@ -11,6 +11,7 @@ from hpckit.comm.device import HOST, Device
 from hpckit.kernels.particles.cells.constants import CLUSTER, RECORD
 from hpckit.kernels.particles.records.dispatch import PIECE, pack, permute, type_words, unpack
 
+CHARGE = 9  # its place among the numbers of a packed particle
 ROOM = 1.1  # reserved over needed capacity
 PACKED = np.dtype(
     [
@@ -78,12 +79,19 @@ class Particles:
 
     def append(self, packed: npt.NDArray[Any]) -> None:
         """Add particles (`PACKED`, in host memory) behind the slots in use; discards the ghosts."""
-        first, stop = self.slots, self.slots + len(packed)
+        self.append_rows(np.ascontiguousarray(packed).view(np.float64).reshape(-1, PIECE))
+
+    def append_rows(self, rows: npt.NDArray[np.float64]) -> None:
+        """As `append`, of records as they are sent: float64[n, PIECE], in host memory."""
+        first, stop = self.slots, self.slots + len(rows)
         self.reserve(stop)
-        self._charged = self._charged or bool(packed["charge"].any())
-        rows = np.ascontiguousarray(packed).view(np.float64).reshape(-1, PIECE)
+        self._charged = self._charged or bool(rows[:, CHARGE].any())
         unpack(self.device.to_device(rows), first, *self._held, self.charges)
         self.slots, self.ghost_slots = stop, 0
+
+    def leave(self, slots: np.ndarray, rows: npt.NDArray[np.float64]) -> None:
+        """Take the particles of some own slots into `rows`, float64[n, PIECE]; the slots are empty afterwards."""
+        pack(slots, len(slots), True, *self._held, self.charges, rows)
 
     def take(self, slots: Any) -> npt.NDArray[Any]:
         """Remove and return the particles of some own slots, packed; the slots are empty afterwards."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -56,8 +57,8 @@ def clustered(positions, extent, width=2.5):
     shape = np.maximum(1, np.rint(np.array(extent[:2]) / width)).astype(np.int64)
     grid = np.zeros(2), shape / np.array(extent[:2]), shape
     columns, sizes = np.empty(len(positions), np.int64), np.zeros(shape.prod(), np.int64)
-    cells.assign_columns(positions, len(positions), *grid, 0.0, extent[2], 1, columns, sizes)
-    starts = np.concatenate([[0], np.cumsum(-(-sizes // CLUSTER))])
+    starts = np.empty(len(sizes) + 1, np.int64)
+    cells.assign_columns(positions, len(positions), *grid, 0.0, extent[2], 1, columns, sizes, starts)
     order = np.empty(starts[-1] * CLUSTER, np.int64)
     cells.sort_columns(positions, len(positions), columns, sizes, starts, order)
     slots = HOST.zeros((len(order) + CLUSTER, 4))
@@ -142,9 +143,9 @@ def test_columns_and_clusters(zones):
     grid = np.zeros(2), shape / np.array(extent[:2]), shape
     each = []
     for form in (cells_reference, cells):
-        columns, sizes = np.empty(700, np.int64), np.zeros(12 * zones, np.int64)
-        form.assign_columns(positions, 700, *grid, 3.0, 8.0, zones, columns, sizes)
-        starts = np.concatenate([[0], np.cumsum(-(-sizes // CLUSTER))])
+        columns, sizes = np.empty(700, np.int64), np.full(12 * zones, -1)
+        starts = np.full(12 * zones + 1, -1)
+        assert form.assign_columns(positions, 700, *grid, 3.0, 8.0, zones, columns, sizes, starts) == starts[-1]
         order = np.empty(starts[-1] * CLUSTER, np.int64)
         form.sort_columns(positions, 700, columns, sizes, starts, order)
         slots = np.zeros((len(order) + 8, 4))
@@ -158,11 +159,12 @@ def test_columns_and_clusters(zones):
         where, ends = np.full(700, -1), (np.array([3.0, -1e9, 2.0]), np.array([1e9, 4.0, 5.0]))
         form.ghost_slots(order, len(order), 8, where)
         form.corners(boxes, *ends)
-        each.append((columns, sizes, order, slots, places, boxes, inner, outer, where, *ends))
+        each.append((columns, sizes, starts, order, slots, places, boxes, inner, outer, where, *ends))
     for one, other in zip(*each, strict=True):
         np.testing.assert_array_equal(one, other)
-    assert sorted(each[0][2][each[0][2] >= 0]) == np.flatnonzero(positions[:, 0] < FAR).tolist()
-    empty = each[0][3][8:][each[0][2] < 0]
+    order, slots = each[0][3:5]
+    assert sorted(order[order >= 0]) == np.flatnonzero(positions[:, 0] < FAR).tolist()
+    empty = slots[8:][order < 0]
     assert len(np.unique(empty[:, 0])) == len(empty), "empty slots lie on one another"
     assert empty[:, 0].min() >= FAR + 8 * FAR_STEP
 
@@ -282,6 +284,21 @@ def test_motion_matches_its_reference():
     inside = (wrapped[:, [0, 2]] >= lower[[0, 2]]) & (wrapped[:, [0, 2]] < upper[[0, 2]])
     assert inside[[s for s in range(53) if s not in (7, 21, 22, 23)]].all()
     assert wrapped[12, 0] == lower[0], "a place that rounds to the upper end is the lower one"
+
+
+def test_leavers_are_sorted_by_their_owners():
+    places, order = scattered(300, (6.0, 7.0, 8.0)), np.random.default_rng(3).permutation(300)[:211]
+    places[order[:4], 0] = [2.0, np.nextafter(2.0, 0.0), 4.0, -1.0]
+    for cuts in ([[2.0, 4.0], [], [1.0, 5.0, 6.5]], [[], [], []]):
+        found = []
+        for form in (integrate_reference, integrate):
+            counts, sent = np.full(math.prod(len(each) + 1 for each in cuts), -1), np.full(211, -1)
+            form.sort_leavers(places, order, *map(np.array, cuts), counts, sent)
+            found.append((counts, sent))
+        np.testing.assert_array_equal(*(each[0] for each in found))
+        np.testing.assert_array_equal(*(each[1] for each in found))
+        assert counts.sum() == 211
+        assert (counts > 0).all()
 
 
 def test_records_match_their_reference():

@@ -9,9 +9,11 @@ import numpy as np
 from mpi4py import MPI
 
 import hpckit as hp
+from hpckit.comm.device import HOST
+from hpckit.comm.shared.transport import RowExchange
 from hpckit.errors import PlanError
 from hpckit.particles.ghosts import GhostExchange
-from hpckit.particles.migration import exchange, migrate
+from hpckit.particles.migration import exchange, migrate, rows_between
 from hpckit.particles.particles import Particles, pack_particles
 from hpckit.particles.returns import GhostReturn
 from hpckit.plan.particles.domain import DomainDecomposition
@@ -64,17 +66,17 @@ def prove_rebuild(
             raise AssertionError("a ghost that is left out is not found")
 
 
-def prove_migration(mesh: hp.Mesh, domains: DomainDecomposition) -> None:
+def prove_migration(mesh: hp.Mesh, domains: DomainDecomposition, between: RowExchange | None, count: int) -> None:
     """Move particles, gather what went from where to where, and prove it."""
-    count = 500
     own = particles(mesh, domains, count)
     before = domains.owners(all_positions(count))
     places = np.mod(all_positions(count) + np.random.default_rng(5).normal(0, 1, (count, 3)), BOX)
     homes = domains.owners(places)
     own.positions[: own.slots, :3] = places[own.ids[: own.slots]]
     old = np.sort(own.ids[own.own])
-    left = migrate(mesh, domains, own)
+    left = migrate(mesh, domains, own, between)
     ids = own.ids[own.own]
+    np.testing.assert_array_equal(own.positions[own.own, :3], places[ids])
     np.testing.assert_array_equal(np.sort(ids), np.flatnonzero(homes == comm.rank))
     arrived = ids[~np.isin(ids, old)]
     assert (np.diff(before[arrived]) >= 0).all(), "not in the order of the ranks"
@@ -146,7 +148,10 @@ def growing(size: int, edge: float) -> tuple[float, ...]:
 
 
 domains = DomainDecomposition(mesh.topology, tuple(map(growing, mesh.topology.sizes, BOX)))
-prove_migration(mesh, domains)
+shared_rows = rows_between(mesh, HOST)
+for between in (None, shared_rows, shared_rows, shared_rows):
+    prove_migration(mesh, domains, between, 500)
+prove_migration(mesh, domains, shared_rows, 7000)
 expected, nbytes = history(mesh, domains, GhostExchange(mesh, within_node=False))
 assert expected[0].size or comm.size == 1
 for node_ranks in (comm.size, 2, 1):  # as if so many shared a node

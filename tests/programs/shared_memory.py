@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import tempfile
+import time
 import weakref
 
 import numpy as np
@@ -16,6 +17,7 @@ from hpckit.comm.shared.calls import barrier, bind, takes
 from hpckit.comm.shared.compiled import constants as c
 from hpckit.comm.shared.compiled import reference
 from hpckit.comm.shared.symmetric import empty_shared, node_group
+from hpckit.comm.shared.transport import Largest
 from hpckit.errors import InputError, MismatchError, RankLostError, StallError
 from hpckit.plan.blocks import block_starts
 
@@ -337,6 +339,19 @@ def test_what_is_no_shape_or_dtype_is_refused():
             assert words in str(error), error
         else:
             raise AssertionError(f"taken: {shape} {dtype}")
+
+
+def test_the_largest_of_numbers_turn_after_turn():
+    largest = Largest(COMM)
+    for turn in range(200):
+        shown = np.random.default_rng(turn).normal(size=SIZE)
+        if turn % 50 == 7:
+            shown[turn % SIZE] = np.nan
+        elif turn % 50 == 9:
+            shown[:] = -np.inf
+        if turn % 20 == RANK:
+            time.sleep(0.001)  # the others must not take its number of the turn before
+        np.testing.assert_equal(largest.of(shown[RANK]), shown.max())
 
 
 def test_a_freed_communicator_lets_its_group_go():

@@ -13,11 +13,12 @@ from collections.abc import Sequence
 import numpy as np
 from mpi4py import MPI
 
+from hpckit.comm.agree import max_of_ranks
 from hpckit.comm.progress import give_way
 from hpckit.comm.shared.compiled import mail
-from hpckit.comm.shared.compiled.flags import arrived, post
+from hpckit.comm.shared.compiled.flags import arrived, largest, post
 from hpckit.comm.shared.group import node_comm
-from hpckit.comm.shared.memory import make_segment, whole_pages
+from hpckit.comm.shared.memory import PAGE, make_segment, whole_pages
 from hpckit.errors import SetupError
 
 __communicates__ = True  # its frames are not call sites
@@ -46,27 +47,32 @@ class Transport:
         self.ranks = frozenset(self.place) - {comm.rank}
         self._bytes = -1  # of a buffer
         self._parts, self._addresses = np.empty((0, 0), np.uint8), np.empty(0, np.int64)
+        self._tables: dict[int, np.ndarray] = {}  # of the ranks of the node
 
-    def prepare(self, counts: Sequence[int], itemsize: int = 1, room: float = 1.0) -> None:
+    def prepare(
+        self, counts: Sequence[int], itemsize: int = 1, room: float = 1.0, largest: Largest | None = None
+    ) -> None:
         """Collective over the node, between exchanges: message k of this rank has counts[k] items from now on, of at
-        most `itemsize` bytes. All ranks give the same number of counts. room: reserved over needed memory. The sizes of
-        a peer's messages are valid once one of them has arrived.
+        most `itemsize` bytes. All ranks give the same number of counts. room: reserved over needed memory. largest: by
+        which the ranks of the node agree, for messages that change often. The sizes of a peer's messages are valid once
+        one of them has arrived.
 
         Raises `SetupError` on all ranks of the node if there is not enough memory.
         """
-        ends = np.cumsum(counts)
-        needed = np.array([ends[-1] * itemsize], np.int64)
-        self.node.Allreduce(MPI.IN_PLACE, needed, MPI.MAX)
-        if needed[0] > self._bytes:
+        self._total = sum(counts)
+        needed = self._total * itemsize
+        needed = max_of_ranks(self.node, np.array(needed)).item() if largest is None else int(largest.of(needed))
+        if needed > self._bytes:
             self._head = whole_pages(8 * ENTRY * len(counts))
-            self._bytes = whole_pages(int(room * needed[0]))
+            self._bytes = whole_pages(int(room * needed))
             segment = make_segment(self.node, self._head + 2 * self._bytes)
             self._parts = segment.memory.reshape(self.node.size, -1)
             self._addresses = segment.address + self._parts.shape[1] * np.arange(self.node.size)
-        table = self._table(self.comm.rank)
-        for k, (end, count) in enumerate(zip(ends, counts, strict=True)):
-            table[k, FIRST], table[k, COUNT] = end - count, count
-        self._total = int(ends[-1])
+            self._tables = {rank: self._table(rank) for rank in self.place}
+        first, table = 0, self._tables[self.comm.rank]
+        for k, count in enumerate(counts):
+            table[k, FIRST], table[k, COUNT] = first, count
+            first += count
 
     def buffer(self, turn: int, itemsize: int = 1) -> np.ndarray:
         """All messages of this rank, one after the other, with items of `itemsize` bytes: uint8, flat."""
@@ -74,7 +80,7 @@ class Transport:
 
     def message(self, rank: int, k: int, turn: int, itemsize: int = 1) -> np.ndarray:
         """Message k of a rank of the node: uint8, flat."""
-        entry = self._table(rank)[k]
+        entry = self._tables[rank][k]
         return self._items(rank, turn, int(entry[FIRST]), int(entry[COUNT]), itemsize)
 
     def flag(self, rank: int, k: int) -> int:
@@ -87,6 +93,29 @@ class Transport:
     def _items(self, rank: int, turn: int, first: int, count: int, itemsize: int) -> np.ndarray:
         start = self._head + turn * self._bytes
         return self._parts[self.place[rank]][start + first * itemsize : start + (first + count) * itemsize]
+
+
+class Largest:
+    """The largest of the numbers of all ranks of `comm`, which share a node: they look at each other's, in a third of
+    the time of MPI's reduction. Made by all of them; raises `SetupError` if there is not enough memory.
+    """
+
+    def __init__(self, comm: MPI.Comm) -> None:
+        self._comm, self._turn = comm, 0
+        self._memory = make_segment(comm, PAGE)
+        self._lines = self._memory.address + PAGE * np.arange(comm.size)
+
+    def of(self, number: float) -> float:
+        """Collective: the largest, the same on all ranks; nan if one is."""
+        self._turn += 1
+        looks, given = 0, (self._lines, self._comm.rank, self._turn, float(number), LOOKS)
+        found = largest(*given)
+        while not found[0]:
+            looks += 1
+            give_way(looks)
+            self._comm.Iprobe()  # MPI progress: a rank may wait for a message of ours
+            found = largest(*given)
+        return found[1]
 
 
 class Flags:
@@ -144,6 +173,7 @@ class RowExchange:
         self.ranks = transport.ranks
         self._transport, self._most = transport, most
         self._flags = Flags(transport.comm)
+        self.largest = Largest(transport.node)
         self._peers: list[int] = []
         self._outs: dict[tuple[int, int], np.ndarray] = {}  # by buffer and width, until the next `prepare`
         self._ins: dict[tuple[int, int], list[np.ndarray]] = {}
@@ -155,7 +185,7 @@ class RowExchange:
         """
         given = dict(zip(peers, counts, strict=True))
         own, place = self._transport.comm.rank, self._transport.place
-        self._transport.prepare([given.get(rank, 0) for rank in place], 8 * self._most, ROOM)
+        self._transport.prepare([given.get(rank, 0) for rank in place], 8 * self._most, ROOM, self.largest)
         self._peers = peers
         sent = [self._transport.flag(own, place[peer]) for peer in peers]
         self._flags.meet(sent, [self._transport.flag(peer, place[own]) for peer in peers])
@@ -193,10 +223,11 @@ def open_rows(comm: MPI.Comm, most: int, node: MPI.Comm | None = None) -> RowExc
 
     node: as in `Transport`.
     """
-    rows = RowExchange(Transport(comm, node), most)
-    if not rows.ranks:
+    transport = Transport(comm, node)
+    if not transport.ranks:
         return None
     try:
+        rows = RowExchange(transport, most)
         rows.prepare([], [])
     except SetupError:  # on all ranks of the node alike
         return None

@@ -141,13 +141,20 @@ class DomainDecomposition:
         return low, np.array([cuts[c + 1] for cuts, c in zip(self.cuts, coords, strict=True)])
 
     def owned(self, rank: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """The corners of a rank's domain, infinite at the sides of a box that is not periodic."""
-        low, high = self.bounds(rank)
-        for d in np.flatnonzero(~self.periodic):
-            coord = self.topology.coords(rank)[d]
-            low[d] = -math.inf if coord == 0 else low[d]
-            high[d] = math.inf if coord == self.topology.sizes[d] - 1 else high[d]
-        return low, high
+        """The corners of a rank's domain, infinite at the sides of a box that is not periodic; do not change them."""
+        if rank not in self._owned:
+            low, high = self.bounds(rank)
+            for d in np.flatnonzero(~self.periodic):
+                coord = self.topology.coords(rank)[d]
+                low[d] = -math.inf if coord == 0 else low[d]
+                high[d] = math.inf if coord == self.topology.sizes[d] - 1 else high[d]
+            self._owned[rank] = low, high
+        return self._owned[rank]
+
+    @cached_property
+    def _owned(self) -> dict[int, tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]]:
+        """What `owned` has found: migrations ask again and again."""
+        return {}
 
     def owners(self, positions: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
         """The rank that owns each position [n, 3] (wrapped into the box where it is periodic)."""
@@ -158,6 +165,11 @@ class DomainDecomposition:
             if size > 1:
                 ranks = ranks * size + np.searchsorted(self.cuts[d][1:-1], positions[:, d], side="right")
         return ranks
+
+    @cached_property
+    def inner_cuts(self) -> list[npt.NDArray[np.float64]]:
+        """The cuts within the box, of each dim."""
+        return [np.array(cuts[1:-1]) for cuts in self.cuts]
 
     def ghost_regions(self, coord: int, dim: int, reach: float) -> list[GhostRegion]:
         """The ghost regions of the domains at `coord` along one dim; the first entry: all particles, unmoved."""

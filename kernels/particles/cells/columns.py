@@ -61,16 +61,19 @@ def grid_over(
 
     clear: corners between which no ghost lies; None: those of the domain.
     """
-    density = max(count, 1) / float(np.prod(high - low))
+    edges = (high - low).tolist()  # plain numbers: each operation on arrays of two costs a microsecond and more
+    density = max(count, 1) / math.prod(edges)
     width = WIDTH * (CLUSTER / density) ** (1 / 3)
     if reach > 0.75 * width:  # a part of the reach is searched with fewer columns
         width = reach / max(1, round(reach / width))
-    shape = np.maximum(1, np.rint((high - low)[:2] / width)).astype(np.int64)
-    scale = shape / (high - low)[:2]
-    beyond = np.ceil(reach * scale).astype(np.int64)
-    return CellColumns(
-        low, high, reach, scale, shape, low[:2] - beyond / scale, shape + 2 * beyond, clear or (low, high)
-    )
+    shape = [max(1, round(edge / width)) for edge in edges[:2]]
+    scale = [number / edge for number, edge in zip(shape, edges[:2], strict=True)]
+    beyond = [math.ceil(reach * each) for each in scale]
+    ghost_low = [corner - more / each for corner, more, each in zip(low[:2].tolist(), beyond, scale, strict=True)]
+    ghost_shape = [number + 2 * more for number, more in zip(shape, beyond, strict=True)]
+    whole = np.array([shape, ghost_shape])
+    parts = np.array([scale, ghost_low])
+    return CellColumns(low, high, reach, parts[0], whole[0], parts[1], whole[1], clear or (low, high))
 
 
 def sort(records: np.ndarray, count: int, grid: CellColumns, ghosts: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -79,11 +82,15 @@ def sort(records: np.ndarray, count: int, grid: CellColumns, ghosts: bool) -> tu
     Slots that hold no particle are left out.
     """
     zones, low, shape = (ZONES, grid.ghost_low, grid.ghost_shape) if ghosts else (1, grid.low, grid.shape)
-    columns, sizes = np.empty(count, np.int64), np.zeros(zones * math.prod(shape), np.int64)
+    nx, ny = shape.tolist()
+    columns, sizes, starts = (
+        np.empty(count, np.int64),
+        np.empty(zones * nx * ny, np.int64),
+        np.empty(zones * nx * ny + 1, np.int64),
+    )
     z_ends = grid.low[2], grid.high[2]
-    assign_columns(records, count, low, grid.scale, shape, *z_ends, zones, columns, sizes)
-    starts = np.concatenate([[0], np.cumsum(-(-sizes // CLUSTER))])
-    order = np.empty(int(starts[-1]) * CLUSTER, np.int64)
+    clusters = assign_columns(records, count, low, grid.scale, shape, *z_ends, zones, columns, sizes, starts)
+    order = np.empty(clusters * CLUSTER, np.int64)
     sort_columns(records, count, columns, sizes, starts, order)
     return order, starts
 

@@ -45,8 +45,10 @@ def assign_columns(
     zones: int,
     columns: np.ndarray,
     sizes: np.ndarray,
-) -> None:
-    """The column of each of the first `count` slots, -1 if empty, and the number of particles in each column.
+    column_start: np.ndarray,
+) -> int:
+    """The column of each of the first `count` slots, -1 if empty; the number of particles in each column; the cluster
+    at which each begins, and their number, which is returned, too.
 
     lower, scale, shape: corner in x and y, columns per length, and columns along x and y; particles beyond
     belong to the outermost. With 3 zones three columns are stacked: below z_low, up to z_high, above.
@@ -57,6 +59,8 @@ def assign_columns(
     zone = np.where(z < z_low, 0, np.where(z >= z_high, 2, 1)) if zones == 3 else 0
     columns[:count] = np.where(x > 0.5 * FAR, -1, (zone * shape[1] + iy) * shape[0] + ix)
     sizes[:] = np.bincount(columns[:count][columns[:count] >= 0], minlength=len(sizes))
+    column_start[0], column_start[1:] = 0, np.cumsum(-(-sizes // CLUSTER))
+    return int(column_start[-1])
 
 
 def sort_columns(

@@ -25,7 +25,7 @@ u8 = np.uint64  # an index that may be negative is tested for that
 
 
 @jit
-def assign_columns(positions, count, lower, scale, shape, z_low, z_high, zones, columns, sizes):
+def assign_columns(positions, count, lower, scale, shape, z_low, z_high, zones, columns, sizes, column_start):
     """See `reference.assign_columns`; sizes[c] are the particles of column c."""
     nx, ny = shape[0], shape[1]
     sizes[:] = 0
@@ -41,6 +41,10 @@ def assign_columns(positions, count, lower, scale, shape, z_low, z_high, zones, 
         c = (zone * ny + iy) * nx + ix
         columns[i] = c
         sizes[c] += 1
+    column_start[0] = 0
+    for c in range(len(sizes)):
+        column_start[c + 1] = column_start[c] + (sizes[c] + CLUSTER - 1) // CLUSTER
+    return column_start[len(sizes)]
 
 
 @jit

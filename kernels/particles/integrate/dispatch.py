@@ -20,6 +20,7 @@ __all__ = [
     "largest_move",
     "powers",
     "push",
+    "sort_leavers",
     "steer",
     "wrap",
 ]
@@ -61,6 +62,19 @@ def wrap(positions: Any, images: Any, slots: int, lower: Any, upper: Any, period
 def find_leavers(positions: Any, slots: int, lower: Any, upper: Any, leavers: Any) -> int:
     """See `reference.find_leavers`; waits for the GPU. The corners come as NumPy arrays."""
     return _form(positions).find_leavers(positions, slots, lower, upper, leavers)
+
+
+def sort_leavers(
+    positions: np.ndarray,
+    leavers: np.ndarray,
+    x_cuts: np.ndarray,
+    y_cuts: np.ndarray,
+    z_cuts: np.ndarray,
+    counts: np.ndarray,
+    order: np.ndarray,
+) -> None:
+    """See `reference.sort_leavers`; for arrays on the host."""
+    _form(positions).sort_leavers(positions, leavers, x_cuts, y_cuts, z_cuts, counts, order)
 
 
 def kinetic(velocities: Any, masses: Any, ids: Any, slots: int, sums: Any) -> None:

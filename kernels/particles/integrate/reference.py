@@ -74,6 +74,25 @@ def find_leavers(positions: np.ndarray, slots: int, lower: np.ndarray, upper: np
     return len(found)
 
 
+def sort_leavers(
+    positions: np.ndarray,
+    leavers: np.ndarray,
+    x_cuts: np.ndarray,
+    y_cuts: np.ndarray,
+    z_cuts: np.ndarray,
+    counts: np.ndarray,
+    order: np.ndarray,
+) -> None:
+    """order: the slots `leavers` by their owners' ranks, which are counted along x, y and z as cuts within the box lie
+    below a particle (`DomainDecomposition.owners`); counts: how many each rank gets.
+    """
+    owners = np.zeros(len(leavers), np.int64)
+    for d, cuts in enumerate((x_cuts, y_cuts, z_cuts)):
+        owners = owners * (len(cuts) + 1) + np.searchsorted(cuts, positions[leavers, d], side="right")
+    order[:] = leavers[np.argsort(owners, kind="stable")]
+    counts[:] = np.bincount(owners, minlength=len(counts))
+
+
 def kinetic(velocities: np.ndarray, masses: np.ndarray, ids: np.ndarray, slots: int, sums: np.ndarray) -> None:
     """The sums of m v_a v_b over the particles, as xx, yy, zz, xy, xz, yz."""
     own = ids[:slots] >= 0

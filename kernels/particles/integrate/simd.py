@@ -90,6 +90,27 @@ def find_leavers(positions, slots, lower, upper, leavers):
 
 
 @jit
+def sort_leavers(positions, leavers, x_cuts, y_cuts, z_cuts, counts, order):
+    """See `reference.sort_leavers`."""
+    owners, first = np.empty(len(leavers), np.int64), np.zeros(len(counts), np.int64)
+    counts[:] = 0
+    for k in range(len(leavers)):
+        s, owner = leavers[k], 0
+        for cuts, d in ((x_cuts, 0), (y_cuts, 1), (z_cuts, 2)):
+            below = 0
+            for cut in cuts:
+                below += cut <= positions[s, d]
+            owner = owner * (len(cuts) + 1) + below
+        owners[k] = owner
+        counts[owner] += 1
+    for owner in range(1, len(counts)):
+        first[owner] = first[owner - 1] + counts[owner - 1]
+    for k in range(len(leavers)):
+        order[first[owners[k]]] = leavers[k]
+        first[owners[k]] += 1
+
+
+@jit
 def kinetic(velocities, masses, ids, slots, sums):
     """See `reference.kinetic`: the sums of m v_a v_b over particles, as xx, yy, zz, xy, xz, yz."""
     sums[:] = 0.0
