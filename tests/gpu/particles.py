@@ -12,7 +12,7 @@ from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.noise import reference as noise_reference
 from hpckit.kernels.particles.cells import reference as cells_reference
 from hpckit.kernels.particles.charged import reference as charged_reference
-from hpckit.kernels.particles.charged.screening import damped_shifted, near_part, reaction_field
+from hpckit.kernels.particles.charged.screening import damped_shifted, debye, near_part, reaction_field
 from hpckit.kernels.particles.integrate import reference as integrate_reference
 from hpckit.kernels.particles.integrate.cell import reference as cell_reference
 from hpckit.kernels.particles.lennard_jones.dispatch import POTENTIAL, parameters
@@ -143,7 +143,7 @@ def forces(device: Device, dtype: np.dtype) -> Pairs:
 
 
 def charged(device: Device, dtype: np.dtype) -> Pairs:
-    """Pairs with charges, by a polynomial and by the formula of LAMMPS, of a longer reach than the pairs without."""
+    """Pairs with charges, of each kind of screening, of a longer reach than the pairs without."""
     from hpckit.kernels.particles.charged import cuda
     from hpckit.kernels.particles.pair.cuda import stored_table
     from hpckit.kernels.particles.records.cuda import to_single
@@ -154,6 +154,7 @@ def charged(device: Device, dtype: np.dtype) -> Pairs:
         (1, damped_shifted(CUTOFF, 0.4)),
         (2, near_part(CUTOFF, 0.9, True)),
         (1, reaction_field(CUTOFF, 78.5)),
+        (1, debye(CUTOFF, 0.6)),
     ):
         case = Sorted(device, own, others, types)
         one, charges = np.ones((types, types)), np.random.default_rng(4).uniform(-1, 1, len(case.host))

@@ -31,6 +31,7 @@ MADE = {
     "cut": screening.cut(2.3),
     "reaction field": screening.reaction_field(2.3, 78.0),
     "damped": screening.damped_shifted(2.4, 0.9),
+    "screened": screening.debye(2.4, 0.7),
     "near": screening.near_part(2.5, 1.2),
     "as LAMMPS": screening.near_part(2.5, 1.2, as_lammps=True),
     "tabulated": screening.tabulated(screening.near_part(2.5, 1.2)),
@@ -48,10 +49,12 @@ def by_formula(name, r):
         edge = math.erfc(0.9 * 2.4)
         slope = edge / 2.4**2 + ROOT * 0.9 * math.exp(-((0.9 * 2.4) ** 2)) / 2.4
         return math.erfc(0.9 * r) / r - edge / 2.4 + slope * (r - 2.4)
+    if name == "screened":
+        return math.exp(-0.7 * r) / r
     return 1 / r if name == "cut" else math.erfc(1.2 * r) / r
 
 
-@pytest.mark.parametrize("name", by_day(MADE, *list(MADE)[:2]))
+@pytest.mark.parametrize("name", by_day(MADE, "cut", "reaction field", "screened"))
 def test_energies_are_those_of_the_formulas_and_forces_their_derivatives(name):
     made = MADE[name]
     assert made.constants.size == screening.count_of(*made.key)
@@ -91,11 +94,11 @@ FORMS += [Form(vectors.available()[0], "f", 3, True)]
 
 NIGHTLY = pytest.mark.nightly
 # By day one screening in the forms of vectors with several types; all of both at night.
-OTHERS = [pytest.param(name, marks=NIGHTLY) for name in ("damped", "as LAMMPS")]
+OTHERS = [pytest.param(name, marks=NIGHTLY) for name in ("damped", "screened", "as LAMMPS")]
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("name", ["damped", "as LAMMPS"])
+@pytest.mark.parametrize("name", ["damped", "screened", "as LAMMPS"])
 def test_every_screening_agrees_with_the_reference(name):
     agrees(FORMS[0], name)
 

@@ -8,7 +8,7 @@ import json
 import numpy as np
 import pytest
 from conftest import by_day
-from lammps_runs import config_of, either_order, needs_lammps, run_lammps, same_bits, thermo_rows
+from lammps_runs import config_of, either_order, follow_lammps, needs_lammps, run_lammps, same_bits, thermo_rows
 from mpi4py import MPI
 from potential_files import write_charged_chains
 
@@ -74,6 +74,44 @@ CASES = {
 }
 
 
+SALT = """units metal
+atom_style charge
+lattice fcc 5.64 origin 0.1 0.1 0.1
+region box block 0 3 0 3 0 3
+create_box 2 box
+create_atoms 1 box
+lattice custom 5.64 a1 1 0 0 a2 0 1 0 a3 0 0 1 origin 0.1 0.1 0.1 &
+ basis 0.5 0 0 basis 0.5 0.5 0.5 basis 0 0 0.5 basis 0 0.5 0
+create_atoms 2 box
+mass 1 22.98977
+mass 2 35.453
+set type 1 charge 1.0
+set type 2 charge -1.0
+dielectric 1.1
+pair_style {0}
+{1}
+velocity all create 800.0 4711
+fix 1 all nve
+thermo_style custom step temp ecoul elong pe press pxy
+thermo 5
+thermo_modify format float %.15g
+timestep 0.001
+run 20
+"""
+TOSI_FUMI = """pair_coeff 1 1 0.2637 0.317 2.340 1.0486 -0.4993
+pair_coeff 1 2 0.2110 0.317 2.755 6.9906 -8.6758
+pair_coeff 2 2 0.1582 0.317 3.170 72.4022 -145.4285
+"""
+SALTS = {
+    "born/coul/long 8.0": f"{TOSI_FUMI}kspace_style ewald 1e-5\npair_modify table 0",
+    "born/coul/dsf 0.2 8.0 8.5": TOSI_FUMI,
+    "lj/cut/coul/debye 0.3 7.0 8.0": "pair_coeff * * 0.03 2.6",
+    "coul/long 8.0": "pair_coeff * *\nkspace_style pppm 1e-4\npair_modify table 0",
+    "coul/debye 0.3 8.0": "pair_coeff * *",
+    "coul/cut 8.0": "pair_coeff * *",
+}
+
+
 def script(name, folder):
     write_charged_chains(folder / "chains.data")
     text = SCRIPT.format(*CASES[name])
@@ -120,6 +158,12 @@ def test_energies_and_pressures_follow_lammps_for_200_steps(tmp_path, name, repr
         fine = (found.waves, "kxmax kymax kzmax") if config.coulomb.kind == "ewald" else (found.mesh, "grid")
         assert list(map(str, fine[0])) == words[fine[1]]
         assert found.error == pytest.approx(float(words["estimated absolute RMS force accuracy"][0]), rel=1e-7)
+
+
+@needs_lammps
+@pytest.mark.parametrize("style", by_day(SALTS, "lj/cut/coul/debye 0.3 7.0 8.0"))
+def test_salts_of_other_pairs_and_of_charges_alone_follow_lammps(tmp_path, style):
+    follow_lammps(tmp_path, None, SALT.format(style, SALTS[style]), 10, 3e-9 if "pppm" in SALTS[style] else 1e-10)
 
 
 class Kept:
@@ -252,6 +296,8 @@ def test_wrong_charges_are_named(tmp_path):
     for wrong, line, what in (
         ("kspace_style msm 1e-4", 13, "known are ewald and pppm"),
         ("kspace_style ewald 1e-5\nkspace_modify slab 3", 14, "kspace_modify slab"),
+        ("kspace_style ewald 1e-5\npair_style buck/coul/debye 0.3 8.0", 14, "known are .*, born/coul/dsf"),
+        ("kspace_style ewald 1e-5\npair_style coul/cut 8\npair_coeff * * 5.0", 23, "line 15: no numbers"),
     ):
         (tmp_path / "in.ewald").write_text(text.replace("kspace_style ewald 1e-5", wrong))
         with pytest.raises(InputError, match=f"in.ewald:{line}: .*{what}"):

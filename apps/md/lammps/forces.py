@@ -39,10 +39,16 @@ NAMES = {
     "lj/smooth/linear": "lj_force_shifted",
     "soft": "soft",
     "table": "table",
+    "": "lennard_jones",  # of depth 0: charges alone
 }
-CHARGED = {"coul/cut": "cut", "coul/long": "ewald", "coul/dsf": "dsf"}  # behind the pair potential's own name
-PAIRED = ("lj/cut", "lj/charmm", "buck")  # with charges
-FADING = "lj/charmm/coul/long"
+CHARGED = {"coul/cut": "cut", "coul/long": "ewald", "coul/dsf": "dsf", "coul/debye": "debye"}
+OF_CHARGES = {  # behind the pair potential's own name; what LAMMPS has of them
+    "": tuple(CHARGED),
+    "lj/cut": tuple(CHARGED),
+    "lj/charmm": ("coul/long",),
+    "buck": ("coul/cut", "coul/long"),
+    "born": ("coul/long", "coul/dsf"),
+}
 MIXING: dict[str, Rule] = {"arithmetic": "lorentz_berthelot", "geometric": "geometric", "sixthpower": "sixth_power"}
 EAM = ("eam", "eam/alloy", "eam/fs")
 OF_FILES = {**dict.fromkeys(EAM, "eam"), "sw": "stillinger_weber", "tersoff": "tersoff", "snap": "snap"}
@@ -76,6 +82,7 @@ class ForceCommands:
             "kspace_modify": self._kspace_modify,
             "pair_modify": self._pair_modify,
             "pair_coeff": self._pair_coeff,
+            "dielectric": self._dielectric,
         }
 
     def begin_anew(self, name: str, words: Sequence[str]) -> None:
@@ -138,6 +145,8 @@ class ForceCommands:
             self._leave_out(name)
         elif name == "table":
             self._table(given)
+        elif not name:
+            self._charges_alone(given, types)
         else:
             self._with_parameters(given, PARAMETERS[name])
 
@@ -162,16 +171,13 @@ class ForceCommands:
             self.script.set("interaction.zbl", [float(word) for word in rest[1:3]])
             style, rest = "snap", ()
         whole = _plain(style)
-        name, kind = next(
-            ((whole.removesuffix(f"/{end}"), kind) for end, kind in CHARGED.items() if whole.endswith(f"/{end}")),
-            (whole, ""),
-        )
+        end = next((each for each in CHARGED if whole == each or whole.endswith(f"/{each}")), "")
+        name, kind = whole.removesuffix(end).removesuffix("/") if end else whole, CHARGED.get(end, "")
         charmm = name == "lj/charmm"
-        every = (*NAMES, *OF_FILES, *granular.STYLES)
-        if name not in every or (kind and name not in PAIRED) or (charmm and kind != "ewald"):
-            plain = [each for each in every if each != "lj/charmm"]
-            known = [*plain, *(f"lj/cut/{end} and buck/{end}" for end in ("coul/cut", "coul/long"))]
-            raise ValueError(f"pair_style {style}: known are {', '.join([*known, 'lj/cut/coul/dsf', FADING])}")
+        every = [*(each for each in NAMES if each not in ("", "lj/charmm")), *OF_FILES, *granular.STYLES]
+        if end not in OF_CHARGES.get(name, ()) if end else name not in every:
+            known = [*every, *(f"{one}/{each}".lstrip("/") for one, ends in OF_CHARGES.items() for each in ends)]
+            raise ValueError(f"pair_style {style}: known are {', '.join(known)}")
         if self.first is not None and (kind or self.script.section("coulomb") or name in granular.STYLES):
             raise ValueError(f"pair_style {style} after a run: known without charges, and not of spheres")
         said = self.pairs if self.style[:1] == [name] and name not in ("table", *OF_FILES) else []
@@ -188,7 +194,7 @@ class ForceCommands:
             self.script.set("interaction.switch", float(rest[0]))
             rest = rest[1:]
         if kind:
-            rest = self._charged(kind, rest)
+            rest = self._charged(name, kind, rest)
         if name in OF_FILES:
             self.script.set("interaction.kind", OF_FILES[name])
             return
@@ -201,13 +207,16 @@ class ForceCommands:
         else:
             self.script.set("interaction.cutoff", float(rest[0]))
 
-    def _charged(self, kind: str, words: tuple[str, ...]) -> tuple[str, ...]:
+    def _dielectric(self, constant: str) -> None:
+        self.script.set("coulomb.permittivity", float(constant))
+
+    def _charged(self, name: str, kind: str, words: tuple[str, ...]) -> tuple[str, ...]:
         """The settings of a pair_style with charges; the words that are left for the pair potential."""
         self.script.set("coulomb.kind", kind)
-        if kind == "dsf":
-            self.script.set("coulomb.damping", float(words[0]))
+        if kind in ("dsf", "debye"):
+            self.script.set(f"coulomb.{'damping' if kind == 'dsf' else 'screening'}", float(words[0]))
             words = words[1:]
-        if kind != "cut":
+        if kind in ("dsf", "ewald") and (kind, name) != ("dsf", "born"):  # which LAMMPS computes with the whole erfc
             self.script.set("coulomb.erfc", "lammps" if kind == "dsf" else "table")
         if len(words) > 1:
             self.script.set("coulomb.cutoff", float(words[1]))
@@ -380,6 +389,17 @@ class ForceCommands:
             self.script.set("interaction.cutoff", pairs[0]["cutoff"], line)
         elif pairs:
             self.script.set("interaction.pairs", pairs, line)
+
+    def _charges_alone(self, given: dict[tuple[int, int], Pair], types: int) -> None:
+        """All pairs, with the cutoff of pair_style."""
+        for pair in given.values():
+            if pair.words:
+                raise ValueError(
+                    f"pair_coeff of line {pair.line}: no numbers, and one cutoff for all, that of pair_style"
+                )
+        line = given[1, 1].line
+        self.script.set("interaction.epsilon", [0.0] * types, line)
+        self.script.set("interaction.sigma", [1.0] * types, line)
 
     def _mixed_cutoffs(self, given: dict[tuple[int, int], Pair], types: int, rule: str) -> list[dict[str, Any]]:
         """The cutoffs of pairs of types without a pair_coeff: mixed as sigma is, where types have their own."""

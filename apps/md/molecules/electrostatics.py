@@ -14,6 +14,7 @@ from hpckit.kernels.particles.charged.screening import (
     Screening,
     cut,
     damped_shifted,
+    debye,
     halved,
     near_part,
     reaction_field,
@@ -37,7 +38,7 @@ def fineness_of(config: Config, start: Start, cell: Cell | None = None) -> Finen
     cell = cell or start.cell
     given, units, charges = config.coulomb, UNITS[config.system.units], start.charges()
     assert charges is not None  # the kind asks for them
-    squares = units.coulomb * float((charges * charges).sum())
+    squares = _strength(config) * float((charges * charges).sum())
     lengths = tuple(cell.lengths.tolist())
     tilt = cell.tilt if given.kind == "pppm" else (0.0, 0.0, 0.0)
     what = Charges(start.count, squares, lengths, _cutoff(config), given.accuracy * units.coulomb, tilt)
@@ -53,7 +54,7 @@ def charged(config: Config, start: Start, pairs: Any, cell: Cell) -> Any:
     assert isinstance(pairs, Interaction)  # the settings guarantee it
     given, screening = config.coulomb, _screening(config, start, cell)
     partners = tabulated(screening) if given.kind in IN_WAVES and given.erfc == "table" else None
-    return Charged(pairs, screening, UNITS[config.system.units].coulomb, partners)
+    return Charged(pairs, screening, _strength(config), partners)
 
 
 def long_range(config: Config, start: Start, cell: Cell) -> Ewald | MeshEwald | None:
@@ -89,10 +90,17 @@ def _cutoff(config: Config) -> float:
     return config.coulomb.cutoff or config.interaction.cutoff
 
 
+def _strength(config: Config) -> float:
+    """The energy of two unit charges at unit distance."""
+    return UNITS[config.system.units].coulomb / config.coulomb.permittivity
+
+
 def _screening(config: Config, start: Start, cell: Cell) -> Screening:
     given, cutoff = config.coulomb, _cutoff(config)
     if given.kind == "cut":
         return cut(cutoff)
+    if given.kind == "debye":
+        return debye(cutoff, given.screening)
     if given.kind == "reaction_field":
         return reaction_field(cutoff, given.dielectric)
     as_lammps = given.erfc == "lammps"

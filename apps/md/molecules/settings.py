@@ -121,14 +121,16 @@ class Constraints(Section):
 class Coulomb(Section):
     """Forces between charges, which a file of particles has, or each type."""
 
-    kind: Literal["none", "cut", "reaction_field", "dsf", "ewald", "pppm"] = Field(
+    kind: Literal["none", "cut", "reaction_field", "dsf", "debye", "ewald", "pppm"] = Field(
         "none",
-        description="within the cutoff: cut, reaction_field, dsf (damped and shifted); over all images: ewald, waves;"
-        " pppm, a mesh",
+        description="within the cutoff: cut, reaction_field, dsf (damped and shifted), debye (screened); over all"
+        " images: ewald, waves; pppm, a mesh",
     )
     charges: tuple[float, ...] = Field((), description="charge of each type, where a file does not say it")
     cutoff: float = Field(0.0, ge=0, description="of pairs of charges; 0: interaction.cutoff")
+    permittivity: float = Field(1.0, gt=0, description="relative, of what is between all charges, which divides forces")
     damping: float = Field(0.2, gt=0, description="for dsf: inverse length over which charges fade")
+    screening: float = Field(0.0, ge=0, description="for debye: inverse length over which mobile ions screen charges")
     dielectric: float = Field(
         78.5, ge=1, description="for reaction_field: relative permittivity beyond the cutoff; inf: a conductor"
     )
@@ -152,4 +154,6 @@ class Coulomb(Section):
     def _fits(self) -> Self:
         if self.kind == "none" and self.charges:
             raise ValueError("coulomb.charges is given, but coulomb.kind is none")
+        if (self.kind == "debye") != bool(self.screening):
+            raise ValueError("coulomb.kind = 'debye' and coulomb.screening, above 0, go together")
         return self

@@ -4,7 +4,8 @@ A cut, a reaction field, damped and shifted charges and the near part of Ewald's
 is an entire function of r^2, whose Chebyshev polynomial needs neither exponential nor division. The force is the exact
 derivative of this energy. The second kind, `as_lammps`, computes erfc as LAMMPS does without tables (Abramowitz and
 Stegun 1964, 7.1.26, within 1.5e-7), for comparisons; the third, `tabulated`, as it does with them: by that formula
-where its tables have not begun, exactly beyond; the fourth, `halved`, is the first with a force in half the products.
+where its tables have not begun, exactly beyond; the fourth, `halved`, is the first with a force in half the products;
+the fifth, `debye`, is exp(-k r)/r, which is not of this form.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ TABLES2 = 2.0  # squared distance at which LAMMPS's tables begin
 
 @dataclass(frozen=True, eq=False)
 class Screening:
-    """kind: smooth, as_lammps, tabulated or halved; degree: of P; constants: float64, as the kernels read them; cutoff:
-    of the charges.
+    """kind: smooth, as_lammps, tabulated, halved or debye; degree: of P; constants: float64, as the kernels read them;
+    cutoff: of the charges.
 
     damping: g of erfc(g r), 0 without; own: the energy of a charge with itself, per squared charge.
     """
@@ -53,6 +54,14 @@ class Screening:
 def cut(cutoff: float) -> Screening:
     """1/r up to the cutoff: `coul/cut` of LAMMPS."""
     return _smooth(np.zeros(1), cutoff)
+
+
+def debye(cutoff: float, screening: float) -> Screening:
+    """exp(-k r)/r up to the cutoff, charges among mobile ions (Debye and Hueckel 1923): `coul/debye` of LAMMPS.
+
+    screening: k, an inverse length.
+    """
+    return Screening("debye", 0, np.array([cutoff**2, screening]), cutoff)
 
 
 def reaction_field(cutoff: float, dielectric: float) -> Screening:
@@ -161,7 +170,8 @@ def _smooth(coefficients: np.ndarray, cutoff: float, slope: float = 0.0) -> Scre
 def count_of(kind: str, degree: int) -> int:
     """How many constants the functions read."""
     smooth = FIRST + degree + 1 + max(degree, 1)
-    return {"smooth": smooth, "as_lammps": 5, "tabulated": smooth + 4, "halved": smooth + degree + 1}[kind]
+    more = {"tabulated": 4, "halved": degree + 1}
+    return {"as_lammps": 5, "debye": 2}.get(kind) or smooth + more.get(kind, 0)
 
 
 @cache
@@ -185,6 +195,8 @@ def by_inverse(kind: str, degree: int) -> tuple[Any, Any]:
     """`functions` of (1/r, r2, c), for loops that have the inverse at hand."""
     if kind == "halved":
         return _halved(degree)
+    if kind == "debye":
+        return _debye()
     if kind == "tabulated":
         return _either(_as_lammps(count_of("smooth", degree)), _polynomial(degree))
     return _as_lammps(1) if kind == "as_lammps" else _polynomial(degree)
@@ -201,6 +213,19 @@ def _polynomial(degree: int) -> tuple[Any, Any]:
     def energy_and_force(y, r2, c):
         s = c[1] * r2 - 1.0
         return y + c[2] * (r2 * y) - energy(s, c), y * (y * y - c[2]) + slope(s, c)
+
+    return force, energy_and_force
+
+
+def _debye() -> tuple[Any, Any]:
+    @inlined(math=REORDERED)
+    def energy_and_force(y, r2, c):
+        energy = y * math.exp(-c[1] * (r2 * y))
+        return energy, energy * (y + c[1]) * y
+
+    @inlined(math=REORDERED)
+    def force(y, r2, c):
+        return energy_and_force(y, r2, c)[1]
 
     return force, energy_and_force
 
