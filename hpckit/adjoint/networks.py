@@ -26,6 +26,7 @@ import numpy.typing as npt
 from hpckit.adjoint.trace import ROOM, Axes, Traced, as_node, refusal
 from hpckit.comm.agree import max_of_ranks, sum_of_ranks
 from hpckit.errors import InputError
+from hpckit.kernels.device_array import empty, from_host, is_device_array, to_host
 from hpckit.kernels.graph import nodes as graph
 from hpckit.kernels.graph.network import ROWS, Layers, Map, Pairs, backward, forward, pushed
 from hpckit.kernels.graph.nodes import ARRAYS, OUTSIDE, Faces, Node, hold, make
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 __communicates__ = True  # its frames are not call sites
 CHUNK = 64 * ROWS  # rows whose hidden values stay in the cache
+ON_GPU = 64 * CHUNK  # rows that a GPU takes at once
 Stages = tuple[tuple[int, Layers], ...]
 """Of each part of a network the cells that a side of its window has (1: the cell alone), and its layers."""
 
@@ -128,9 +130,10 @@ def run_network(
 ) -> np.ndarray | None:
     """Compute an `apply`, `push` or `pull` for the cells of this rank; write those results that are asked for.
 
-    args: arrays of the owned cells, of this shape, or numbers, of the node's arguments behind the network. comm: of the
-    ranks that add up the sensitivities to the weights, which are returned then. count: cells of all ranks. of_members:
-    the last dim is that of an ensemble's members, each with sensitivities of its own, float64[members, weights].
+    args: arrays of the owned cells, of this shape, or numbers, of the node's arguments behind the network. Where they
+    are a GPU's, so are outs, and the layers are computed there. comm: of the ranks that add up the sensitivities to the
+    weights, which are returned then, on the host. count: cells of all ranks. of_members: the last dim is that of an
+    ensemble's members, each with sensitivities of its own, float64[members, weights].
     """
     if of_members and comm is not None:
         alone = []
@@ -141,24 +144,28 @@ def run_network(
         return np.stack(alone)  # type: ignore[arg-type]
     layers, results, _ = node.value
     cells = int(np.prod(shape))
+    like = next((each for each in (*args, *outs.values()) if is_device_array(each)), weights)
     every: list[Pairs] = []
     if node.op == "push":
         features, change, more = args[: len(args) // 2], args[len(args) // 2], args[len(args) // 2 + 1 :]
     else:
         features = args if node.op == "apply" else args[: len(args) - results]
         more = args[len(features) :]
-    x, other = (_rows(each, shape, weights.dtype) for each in (features, more))
-    found = np.empty((len(x), results if node.op != "pull" else len(features)), weights.dtype)
-    for first in range(0, len(x), CHUNK):
-        part = slice(first, first + CHUNK)
+    x, other = (_rows(each, shape, weights.dtype, like) for each in (features, more))
+    found = empty((len(x), results if node.op != "pull" else len(features)), like, weights.dtype)
+    together = CHUNK if like is weights else ON_GPU
+    if like is not weights:
+        weights = from_host(weights, like)
+    for first in range(0, len(x), together):
+        part = slice(first, first + together)
         if node.op == "apply":
             found[part], _ = forward(layers, weights, x[part])
         elif node.op == "push":
-            moved = change.astype(weights.dtype) if np.ndim(change) else None
+            moved = from_host(change.astype(weights.dtype), like) if np.ndim(change) else None
             found[part] = pushed(layers, weights, moved, x[part], other[part])
         else:
             found[part], pairs = backward(layers, weights, x[part], other[part])
-            real = min(CHUNK, cells - first)  # without the rows that fill up
+            real = min(together, cells - first)  # without the rows that fill up
             every.append([(layer, a[:real], b[:real]) for layer, a, b in pairs])
     for k, out in outs.items():
         out[...] = found[:cells, k].reshape(shape)
@@ -168,8 +175,10 @@ def run_network(
 def _sum_of_products(every: Sequence[Pairs], size: int, comm: MPI.Comm, count: int) -> np.ndarray:
     """The sensitivities to the weights, from the rows of all chunks and ranks."""
     maps = [layer for layer, _, _ in every[0]]
-    chunks = [[(np.hstack([x, np.ones((len(x), 1))]), dy.astype(np.float64)) for _, x, dy in pairs] for pairs in every]
-    largest = np.max([[m for pair in pairs for each in pair for m in np.abs(each).max(0)] for pairs in chunks], axis=0)
+    chunks = [[(_with_ones(x), dy.astype(np.float64)) for _, x, dy in pairs] for pairs in every]
+    largest = np.max(
+        [np.concatenate([to_host(abs(each).max(0)) for pair in pairs for each in pair]) for pairs in chunks], axis=0
+    )
     largest[~np.isfinite(largest)] = np.inf
     max_of_ranks(comm, largest)
     up: list[np.ndarray] = []
@@ -200,12 +209,20 @@ def _sum_of_products(every: Sequence[Pairs], size: int, comm: MPI.Comm, count: i
     return found
 
 
-def _rows(values: Sequence[Any], shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
+def _rows(values: Sequence[Any], shape: Sequence[int], dtype: np.dtype, like: Any) -> Any:
     """A row a cell of some arrays and numbers; rows of zeros make their number a multiple of `ROWS`."""
     cells = int(np.prod(shape))
-    found = np.zeros((-(-cells // ROWS) * ROWS, len(values)), dtype)
+    found = empty((-(-cells // ROWS) * ROWS, len(values)), like, dtype)
+    found[cells:] = 0.0
     for k, each in enumerate(values):
-        found[:cells, k] = np.broadcast_to(each, shape).reshape(-1)
+        found[:cells, k] = each.reshape(-1) if np.ndim(each) else each
+    return found
+
+
+def _with_ones(x: Any) -> Any:
+    """The rows in double with a column of ones behind, whose weights are the biases."""
+    found = empty((len(x), x.shape[1] + 1), x, np.float64)
+    found[:, :-1], found[:, -1] = x, 1.0
     return found
 
 

@@ -228,10 +228,12 @@ def _taken_back(g: Node, array: Node, width: Mapping[Node, Needed], grid: Grid, 
     """
     walls, faces = walls_at(array), faces_at(array)
     closing = grid.closing(faces)
-    depth = grid.beyond(width.get(array, ((0, 0),) * grid.dims), faces)
+    beyond = grid.beyond(width.get(array, ((0, 0),) * grid.dims), faces)
     written = [any(map(sets_wall, pair or ())) for pair in walls or ()]
-    if any(depth) or any(extra and sets for extra, sets in zip(closing, written, strict=True)):
-        return make("fold", g, value=(walls, depth, faces), is_field=True)
+    if any(beyond) or any(extra and sets for extra, sets in zip(closing, written, strict=True)):
+        fixed = [all(isinstance(fill, Number) for fill in pair or (OUTSIDE,)) for pair in walls or ()]
+        depth = tuple(0 if known else wide for wide, known in zip(beyond, fixed, strict=True))
+        return make("fold", g, value=(walls, depth, beyond, faces), is_field=True)
     zero_beyond = g.op == "output" and g.args[0].op == "pull"
     return g if last or not g.is_field or zero_beyond else hold(g, grid.walls(OUTSIDE), faces)
 
@@ -242,7 +244,7 @@ def _added_up(term: Node, needed: Needed | None, grid: Grid) -> Node:
     faces = tuple(walled and high > 0 for (_, high), walled in zip(needed, grid.walled, strict=True))
     depth = grid.beyond(needed, faces)
     if any(depth):
-        term = make("fold", term, value=(grid.walls(ADDED_UP), depth, faces), is_field=True)
+        term = make("fold", term, value=(grid.walls(ADDED_UP), depth, depth, faces), is_field=True)
     return make("sum", term, value=faces)
 
 

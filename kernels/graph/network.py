@@ -2,7 +2,8 @@
 
 A network is a tuple of `Linear` maps and names of activations, its weights stand in one vector. Each row is a cell. The
 bits of a row do not depend on the rows beside it: products are those of the tile, chains of fused multiply-adds, and
-rows come in multiples of `ROWS`, so that no activation is computed by the scalar end of a loop.
+rows come in multiples of `ROWS`, so that no activation is computed by the scalar end of a loop. Rows on a GPU are
+computed there, with the bits of a processor but for the exponential function of activations.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
+from hpckit.kernels.device_array import contiguous, empty, is_device_array
 from hpckit.kernels.nn import dispatch
+from hpckit.kernels.nn.memory import copied, empty_like
 from hpckit.kernels.nn.tile import dispatch as tile
 
 ROWS = 64
@@ -33,22 +34,22 @@ class Map(NamedTuple):
     weight: int
     bias: int | None = None
 
-    def matrix(self, weights: np.ndarray) -> np.ndarray:
+    def matrix(self, weights: Any) -> Any:
         """[inputs, outputs], a view."""
         return weights[self.weight : self.weight + self.inputs * self.outputs].reshape(self.inputs, self.outputs)
 
-    def offset(self, weights: np.ndarray) -> Any:
+    def offset(self, weights: Any) -> Any:
         """[outputs], a view; 0 without a bias."""
         return 0.0 if self.bias is None else weights[self.bias : self.bias + self.outputs]
 
 
 Layers = tuple[Map | str, ...]
-Pairs = list[tuple[Map, np.ndarray, np.ndarray]]
+Pairs = list[tuple[Map, Any, Any]]
 
 
-def forward(layers: Layers, weights: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
+def forward(layers: Layers, weights: Any, x: Any) -> tuple[Any, list[Any]]:
     """The result for rows x [n, inputs], n a multiple of `ROWS`; of each layer what `backward` needs. Rows and weights
-    are of one dtype, float64 or float32.
+    are of one dtype, float64 or float32, and both NumPy's or both a GPU's.
     """
     saved = []
     for layer in layers:
@@ -56,13 +57,13 @@ def forward(layers: Layers, weights: np.ndarray, x: np.ndarray) -> tuple[np.ndar
             saved.append(x)
             x = _product(x, layer.matrix(weights)) + layer.offset(weights)
         else:
-            slope, x = x.copy(), np.empty_like(x)
+            slope, x = copied(x), empty_like(x)
             ACTIVATIONS[layer](slope, x)
             saved.append(slope)
     return x, saved
 
 
-def pushed(layers: Layers, weights: np.ndarray, change: Any, x: np.ndarray, dx: np.ndarray) -> np.ndarray:
+def pushed(layers: Layers, weights: Any, change: Any, x: Any, dx: Any) -> Any:
     """How the result changes with the weights (by a vector, or None) and with the rows."""
     _, saved = forward(layers, weights, x)
     for layer, kept in zip(layers, saved, strict=True):
@@ -75,7 +76,7 @@ def pushed(layers: Layers, weights: np.ndarray, change: Any, x: np.ndarray, dx: 
     return dx
 
 
-def backward(layers: Layers, weights: np.ndarray, x: np.ndarray, dy: np.ndarray) -> tuple[np.ndarray, Pairs]:
+def backward(layers: Layers, weights: Any, x: Any, dy: Any) -> tuple[Any, Pairs]:
     """The sensitivity to the rows; and for each map the rows x and dy whose products are those to its weights."""
     _, saved = forward(layers, weights, x)
     pairs: Pairs = []
@@ -88,9 +89,11 @@ def backward(layers: Layers, weights: np.ndarray, x: np.ndarray, dy: np.ndarray)
     return dy, pairs[::-1]
 
 
-def _product(x: np.ndarray, matrix: np.ndarray) -> np.ndarray:
-    out = np.empty((len(x), matrix.shape[1]), x.dtype)
-    tile.multiply(np.ascontiguousarray(x), tile.pack(matrix), out)
+def _product(x: Any, matrix: Any) -> Any:
+    out = empty((len(x), matrix.shape[1]), x)
+    if is_device_array(x):
+        matrix = copied(matrix)
+    tile.multiply(contiguous(x, x.dtype), tile.pack(matrix), out)
     return out
 
 

@@ -149,8 +149,16 @@ def _layers(array: np.ndarray, dim: int) -> tuple[int, int, int]:
 def _beyond(array, outer, n, inner, depth, edge, step, kind, value, face, folds):
     """Fill the layers beyond a wall, or add them to what they were filled from.
 
-    edge: the owned layer at the wall. face: 1 if it is on the wall.
+    edge: the owned layer at the wall. face: 1 if it is on the wall. Of the last dim a layer is a value a row: with a
+    loop over its values a fill takes four times as long.
     """
+    if inner == 1 and not folds:
+        for o in range(outer):
+            for k in range(depth):
+                there = np.uint64(o * n + edge - step * (1 + k))
+                inside = array[np.uint64(o * n + edge + step * (0 if kind == ZERO_GRADIENT else k + face))]
+                array[there] = value if kind == FIXED else -inside if kind == ANTISYMMETRIC else inside
+        return
     for o in range(outer):
         for k in range(depth):
             there = np.uint64((o * n + edge - step * (1 + k)) * inner)

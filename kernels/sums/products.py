@@ -8,11 +8,15 @@ ranks are added as 64-bit integers (Ozaki et al., "Error-free transformations of
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from hpckit.kernels.device_array import empty, from_host, is_device_array, to_host
 from hpckit.kernels.sums.reference import MOST
 
-ROWS = 4096
+ROWS = 4096  # of a block, whose products of digits are exact
+BLOCKS = 64  # that a GPU takes at once
 
 
 def width(count: int) -> int:
@@ -34,19 +38,22 @@ def exponents(largest: np.ndarray) -> np.ndarray:
     return np.frexp(largest)[1].astype(np.int64)
 
 
-def product_sums(x: np.ndarray, y: np.ndarray, up: np.ndarray, across: np.ndarray, count: int) -> np.ndarray:
+def product_sums(x: Any, y: Any, up: np.ndarray, across: np.ndarray, count: int) -> np.ndarray:
     """The sums for rows x [n, a] and y [n, b]: int64[digits, a, b]; those of the ranks may be added in any order.
 
-    up, across: `exponents` of the columns. count: rows over all ranks.
+    x, y: both NumPy's, or both a GPU's, which computes the products then; the sums are on the host. up, across:
+    `exponents` of the columns. count: rows over all ranks.
     """
     places = digits(count)
     found = np.zeros((places, x.shape[1], y.shape[1]), np.int64)
-    for begin in range(0, len(x), ROWS):
-        left = _cut(x[begin : begin + ROWS], up, count)
-        right = _cut(y[begin : begin + ROWS], across, count)
+    together = ROWS * (BLOCKS if is_device_array(x) else 1)
+    for begin in range(0, len(x), together):
+        left = _cut(x[begin : begin + together], up, count)
+        right = _cut(y[begin : begin + together], across, count)
         for place in range(places):
             for k in range(place + 1):
-                found[place] += np.rint(left[k].T @ right[place - k]).astype(np.int64)
+                products = np.rint(left[k].transpose(0, 2, 1) @ right[place - k]).astype(np.int64)
+                found[place] += to_host(products.sum(0))
     return found
 
 
@@ -60,8 +67,13 @@ def combine_products(sums: np.ndarray, up: np.ndarray, across: np.ndarray, count
         return np.ldexp(total, scale)
 
 
-def _cut(values: np.ndarray, exponent: np.ndarray, count: int) -> list[np.ndarray]:
-    rest = np.ldexp(values, -exponent)
+def _cut(values: Any, exponent: np.ndarray, count: int) -> list[Any]:
+    """The digits, each [blocks, rows, columns]; rows of zeros fill up the last of several blocks."""
+    if len(values) > ROWS:
+        filled = empty((-(-len(values) // ROWS) * ROWS, values.shape[1]), values)
+        filled[: len(values)], filled[len(values) :] = values, 0.0
+        values = filled
+    rest = np.ldexp(values, from_host(-exponent, values)).reshape(-1, min(ROWS, len(values)), values.shape[1])
     found = []
     for _ in range(digits(count)):
         rest = rest * 2.0 ** width(count)

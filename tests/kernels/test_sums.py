@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from hpckit.kernels import sums
+from hpckit.kernels.device_array import SimulatedArray
 from hpckit.kernels.sums import reference, simd
 
 
@@ -111,6 +112,8 @@ def test_sums_of_products_are_exact_in_any_grouping_of_the_rows():
     order = np.random.default_rng(7).permutation(count)
     parts = [sums.product_sums(x[rows], y[rows], up, across, count) for rows in np.array_split(order, 5)]
     np.testing.assert_array_equal(sum(parts), expected)
+    on_gpu = sums.product_sums(x.view(SimulatedArray), y.view(SimulatedArray), up, across, count)
+    np.testing.assert_array_equal(on_gpu, expected)
     found = sums.combine_products(expected, up, across, count)
     for i, j in np.ndindex(found.shape):
         pairs = zip(x[:, i].tolist(), y[:, j].tolist(), strict=True)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hpckit.kernels.euler.box.constants import FIELDS
 from hpckit.kernels.euler.hevi import dispatch as flat
 from hpckit.kernels.euler.hevi import simd
 from hpckit.kernels.euler.hevi.constants import HALO, MIRRORED, NO_WATER, WORKS, WRAPPED, Substep, upwind_weights
@@ -109,6 +110,7 @@ def test_rows_in_turn_have_the_bits_of_substeps(sloped, wet, ends):
 
 @pytest.mark.parametrize(("goes_on", "wet"), [(True, False), (False, True)])
 def test_slow_tendencies_and_sweeps_in_one_pass_have_the_bits_of_two(monkeypatch, goes_on, wet):
+    """With all rows of what only substeps read, and with few; between walls in moist air."""
     (column, levels, wind), (nz, ny, nx) = tables(SHAPE[0]), (SHAPE[0], 31, SHAPE[2])
     monkeypatch.setattr(simd, "WITHIN", 9 * 8 * simd.NUMBERS * nx * nz)
     assert simd.rows_at_once(nx, nz) == 9
@@ -119,18 +121,25 @@ def test_slow_tendencies_and_sweeps_in_one_pass_have_the_bits_of_two(monkeypatch
 
     water, weights, found = 0.02 * np.abs(tall(5)[0]) if wet else NO_WATER, upwind_weights(5), []
     large, numbers = STAGE._replace(wet=wet), Substep(DX, DY, 0.5, 0.6, 0.1, 1 / SUBSTEPS, wet)
-    for at_once in (False, True):
+    walls, all_rows = (wet,) * 4, ny + 2 * HALO
+    few = flat.rows_kept(tall(1))
+    assert few < all_rows
+    for at_once, rows in ((False, all_rows), (True, all_rows), (True, few)):
         start, state = tall(1), tall(2)
-        work, slow, pressure = np.ones((WORKS, *state.shape[1:])), np.zeros_like(state), np.zeros((nz, ny + 2, nx + 2))
+        cells = nz, rows, nx + 2 * HALO
+        work, slow, pressure = np.ones((WORKS, *cells)), np.zeros((FIELDS, *cells)), np.zeros((nz, ny + 2, nx + 2))
         flux = np.zeros((nz, ny, nx + 1)), np.zeros((nz, ny + 1, nx)), np.zeros((nz + 1, ny, nx))
         linear, given = (state if goes_on else start, water, column), (wind, weights, large)
         rest = pressure, levels, *flux, numbers, core(ny, SUBSTEPS, False), WRAPPED
         if at_once:
-            flat.linearize_and_sweep(*linear, *given, start, state, work, slow, *rest)
+            flat.linearize_and_sweep(*linear, *given, start, state, work, slow, *rest, walls)
         else:
             flat.linearize(*linear, levels, work, *given, slow, start, pressure)
+            if wet:
+                slow[1, :, :, [HALO, -HALO]] = slow[2, :, [HALO, -HALO]] = 0.0
             flat.sweep(start, state, work, slow, *rest)
-        found.append([state, slow, pressure, *flux])
-    for one, other in zip(*found, strict=True):
-        np.testing.assert_array_equal(other, one)
-        assert np.ptp(one) > 0
+        found.append([state, pressure, *flux, *([slow] if rows == all_rows else [])])
+    for others in found[1:]:
+        for one, other in zip(found[0], others, strict=False):
+            np.testing.assert_array_equal(other, one)
+            assert np.ptp(one) > 0

@@ -16,6 +16,7 @@ import pytest
 from conftest import by_day
 
 import hpckit as hp
+from hpckit.adjoint.derived import vjp_graph
 from hpckit.adjoint.program.script import Script
 from hpckit.adjoint.program.stages import ProgramPrice, SweepProgram
 from hpckit.adjoint.trace import Axes
@@ -341,6 +342,45 @@ def test_the_gradient_of_a_linear_step_is_its_transposed_matrix(mesh):
         rows.append(pull(unit)[0].interior.ravel().copy())
     np.testing.assert_allclose(np.array(columns).T, np.array(rows), rtol=1e-14, atol=1e-15)
     assert abs(np.array(rows)).max() > 0.5
+
+
+def test_an_adjoint_computes_nothing_beyond_walls_at_numbers(mesh):
+    """What it needs equally far is one pass then, but for two that share a product, which one pass rounds elsewhere."""
+
+    def swept(a):
+        return 0.2 * (a + a[0, -1] + a[0, 1] + a[1, 0] + a[-1, 0])
+
+    with hp.Mesh(hp.world(), y=1, x=1) as walled:
+        args = [field(walled, (4, 3), seed) for seed in range(3)]
+        for high, passes, deep in ((0.3, 1, 0), (hp.bc.mirror, 2, 1)):
+            walls = {"y": (0.0, 0.7), "x": (0.0, high)}
+
+            @A.model(walls=walls)
+            def step(a, b, inside, walls=walls):
+                b = A.where(inside > 0.5, swept(a), b).hold(walls)
+                return A.where(inside > 0.5, swept(b), a), b
+
+            graph = vjp_graph(step.graph(*args), wanted=2)
+            stages = step.program(graph).stages
+            assert [len(stage.passes) for stage in stages[:2]] == [1, passes]
+            assert {each.depth for each in stages[0].passes} == {(0, deep)}
+            _, pull = A.vjp(step, *args)
+            changes = [*(field(walled, (4, 3), seed) for seed in (7, 8)), None]
+            seeds = [field(walled, (4, 3), seed) for seed in (5, 6)]
+            _, moved = A.jvp(step, args, changes)
+            forth, back = (
+                sum((a.interior * b.interior).sum() for a, b in zip(one, other, strict=False))
+                for one, other in ((seeds, moved), (changes[:2], pull(*seeds)))
+            )
+            assert forth == pytest.approx(back, rel=1e-13)
+
+        @A.model(walls={"y": 0.0, "x": 0.0})
+        def curl(u, v, w):
+            u, v = u.hold({"y": 0.0, "x": 0.0}), v.hold({"y": 0.0, "x": 0.0})
+            return w - 0.7 * (u[0, 1] - u + v[1, 0] - v)
+
+        graph = vjp_graph(curl.graph(*args))
+        assert [len(stage.passes) for stage in curl.program(graph).stages[:1]] == [2]
 
 
 def columns_and_rows(step, args):

@@ -49,19 +49,24 @@ def shares(device):
     return [value, slope.to_host(), number]
 
 
-def learned(device):
-    """A step with a network within, and its gradients in fields and weights: computed on the host, to the bit."""
-    net = A.Network(hp.nn.Sequential((hp.nn.Convolution(1, 2, padding=1, name="a"), hp.nn.SiLU())), seed=1)
-    step = A.model(lambda h, net: net(h)[0].hold({"y": 0.0})[1, 0], walls={"y": hp.bc.mirror})
+def learned(device, activation, dtype=np.float64):
+    """A step with a network within, its derivatives in fields and weights, forward and backward."""
+    layers = hp.nn.Convolution(1, 2, padding=1, name="a"), activation, hp.nn.Linear(2, 1, name="b")
+    net = A.Network(hp.nn.Sequential(layers), seed=1, dtype=dtype)
+    step = A.model(lambda h, net: net(h).hold({"y": 0.0})[1, 0], walls={"y": hp.bc.mirror})
     h = hp.Field.zeros(mesh, hp.Decomposition(SHAPE, mesh.topology, 1), device=device)
     h.set_from_host(np.random.default_rng(3).random(SHAPE)[h.decomposition.global_slices(mesh.rank)])
     found, pull = A.vjp(step, h, net)
     slope, weights = pull(h)
-    return [found.to_host(), slope.to_host(), weights]
+    _, moved = A.jvp(step, (h, net), (h, weights))
+    return [found.to_host(), slope.to_host(), weights, moved.to_host()]
 
 
-for there, here in zip(learned(find_gpu(hp.world())), learned(HOST), strict=True):
-    np.testing.assert_array_equal(there, here)
+for dtype, bound in (np.float64, 1e-14), (np.float32, 1e-6):  # the simulator's multiply-add rounds twice
+    for layer in hp.nn.ReLU, hp.nn.SiLU:
+        pairs = zip(learned(find_gpu(hp.world()), layer(), dtype), learned(HOST, layer(), dtype), strict=True)
+        for there, here in pairs:
+            np.testing.assert_allclose(there, here, rtol=bound, atol=bound)
 for there, here in zip(shares(find_gpu(hp.world())), shares(HOST), strict=True):
     np.testing.assert_allclose(there, here, rtol=1e-13, atol=1e-14)
 for there, here in zip(results(find_gpu(hp.world())), results(HOST), strict=True):

@@ -8,7 +8,7 @@ import numpy as np
 
 from hpckit.apps.weather3d.config import Config
 from hpckit.apps.weather3d.physics.tracers import warm_up as warm_up_transport
-from hpckit.apps.weather3d.sides import HORIZONTAL, open_axes, periodic_axes
+from hpckit.apps.weather3d.sides import open_axes
 from hpckit.comm.device import HOST, Device
 from hpckit.kernels.device_array import is_simulated
 from hpckit.kernels.euler.box.constants import FIELDS
@@ -56,7 +56,7 @@ def warm_up(config: Config, device: Device = HOST) -> None:
     sound, starts = Substep(1.0, 1.0, 1e-3, 0.5, 0.0, 0.0, wet), [slow, state]
     if open_axes(config):
         hevi.tendencies(state, work, column, levels, table(2, 4), weights, stage, slow)
-    elif device.is_gpu or config.terrain.kind != "flat" or len(periodic_axes(config)) < len(HORIZONTAL):
+    elif device.is_gpu or config.terrain.kind != "flat":
         hevi.linearize(state, water, column, levels, work, table(2, 4), weights, stage, slow, state, pressure)
     else:
         given, first = (state, water, column, table(2, 4), weights, stage), starts.pop(0)

@@ -79,13 +79,11 @@ class SplitModel(WatchedState):
                 flux[...] = 0.0
         dynamics = config.dynamics
         fast = Substep(spacing["x"], spacing["y"], dt, dynamics.implicit, dynamics.damping, share, self.is_moist)
-        # Where nothing comes between them, slow tendencies and the first substeps are one pass over the rows.
-        at_once = self.sweeps and self.pressure_exchange.within_node and not self.terrain and not list(self._sides)
-        if not at_once:
+        if not self.joins:
             with timer("slow"):
                 self._linearize(state, numbers)
         if self.sweeps:
-            self._sweep(fast, count, timer, (state, numbers) if at_once else None)
+            self._sweep(fast, count, timer, (state, numbers) if self.joins else None)
             return
         for substep in range(count):
             if substep:
@@ -134,9 +132,9 @@ class SplitModel(WatchedState):
                 elif begins and slow:
                     state, numbers = slow
                     given = (state, self.water, self.column, self.wind, self.weights, numbers)
-                    hevi.linearize_and_sweep(*given, *states, self.work, *rest)
+                    hevi.linearize_and_sweep(*given, *states, self.near, *rest, self._walls)
                 else:
-                    hevi.sweep(*states, self.work, *rest)
+                    hevi.sweep(*states, self.near, *rest)
 
         while done < count:
             depth = min(self.sweeps, count - done)
@@ -215,6 +213,12 @@ class SplitModel(WatchedState):
             for outward, side in ((-1, HALO), (1, -HALO)):
                 if not topology.is_periodic(axis) and topology.shift(rank, axis, outward) is None:
                     yield axis, side, outward
+
+    @property
+    def _walls(self) -> tuple[bool, bool, bool, bool]:
+        """Whether this rank has a wall in the west, east, south and north."""
+        there = {(axis, outward) for axis, _, outward in self._sides if axis not in self.open_axes}
+        return ("x", -1) in there, ("x", 1) in there, ("y", -1) in there, ("y", 1) in there
 
     @staticmethod
     def _greater(values: Any, least: float) -> Any:

@@ -33,6 +33,7 @@ from hpckit.grid.exchange import HaloExchange
 from hpckit.grid.field import Field
 from hpckit.io.checkpoint.state import Piece, Restored, State, read_into
 from hpckit.kernels.euler.box.constants import FIELDS, RHO_U, RHO_V
+from hpckit.kernels.euler.hevi import dispatch as hevi
 from hpckit.kernels.euler.hevi.constants import (
     DRY,
     HALO,
@@ -102,10 +103,10 @@ class SplitState:
         else:
             self.pressure_exchange = HaloExchange(mesh, self.pressure, walls)
 
-    def _cells(self, rows: int) -> Any:
-        """Zeros beside the state, so many of each of its cells."""
-        data = self.state.data
-        return self.state.device.zeros((rows, *data.shape[1:]), data.dtype, lead=HALO)
+    def _cells(self, count: int, rows: int | None = None) -> Any:
+        """Zeros beside the state, so many of each of its cells, or of the cells of so many rows along x."""
+        nz, tall, wide = self.state.data.shape[1:]
+        return self.state.device.zeros((count, nz, rows or tall, wide), self.state.data.dtype, lead=HALO)
 
     def _make_ground(self, profile: Profile, levels: np.ndarray) -> None:
         """The base state of the cells, and the terrain under them."""
@@ -137,10 +138,19 @@ class SplitState:
     def _make_work(self) -> None:
         """What a large step works on: its start, slow tendencies, mean mass fluxes at faces."""
         nz, ny, nx = self.state.interior.shape[1:]
-        self.start, self.slow = self._cells(FIELDS), self._cells(FIELDS)
+        self.start = self._cells(FIELDS)
         self.faces_kept = faces_kept(self.start, self.sweeps if self.terrain else 0)
         self.work = self._cells(SLOPING_WORKS if self.terrain else WORKS)
-        self.work[DRY] = 1.0
+        # Where nothing comes between them, slow tendencies and the first substeps are one pass over the rows. What only
+        # substeps of the same stage read is then kept of few rows, if it is all of them.
+        self.joins = self.sweeps > 0 and self.pressure_exchange.within_node and not self.terrain
+        rows = self.state.data.shape[2]
+        if self.joins and max(self.config.substeps) <= self.sweeps:
+            rows = min(rows, hevi.rows_kept(self.start))
+        self.slow = self._cells(FIELDS, rows)
+        self.near = self._cells(WORKS, rows) if rows < self.work.shape[2] else self.work
+        for work in (self.work, self.near):
+            work[DRY] = 1.0
         shapes = (nz, ny, nx + 1), (nz, ny + 1, nx), (nz + 1, ny, nx)
         self.mass_flux = [self.state.device.zeros(shape, self.state.data.dtype) for shape in shapes]
 

@@ -322,7 +322,7 @@ class Script:
     def _fold(self, slot: int, value: tuple) -> None:
         """Add what lies beyond walls to the cells that the fill had copied there; last dim first, low side first."""
         place = self._place
-        walls, depth, faces = value
+        walls, depth, _, faces = value
         model = self._models[slot]
         for dim in reversed(range(place.grid.dims)):
             sides = []
@@ -346,9 +346,7 @@ class Script:
                     self._set_layer(slot, dim, edge, 0.0)
 
     def _network(self, node: Node) -> None:
-        """A network forward or backward: its outputs, and the sensitivities to its weights. Its layers are computed on
-        the host; of fields on a GPU what they read and make is copied.
-        """
+        """A network forward or backward, where the fields are: its outputs, and the sensitivities to its weights."""
         place = self._place
         program = place.program
         for each in program.arrays:
@@ -368,16 +366,11 @@ class Script:
             for arg in node.args:
                 leaf, offset = (arg.args[0], arg.value) if arg.op == "shift" else (arg, ())
                 if arg.is_field:
-                    seen = place.block(fields[self.values[leaf]]).part(box, offset)
-                    args.append(place.device.to_host(seen))
+                    args.append(place.block(fields[self.values[leaf]]).part(box, offset))
                 else:
                     args.append(place.number(arg, numbers))
-            on_gpu = place.device.is_gpu
-            made = {k: np.empty(shape) if on_gpu else fields[slot].interior for k, slot in outs.items()}
+            made = {k: fields[slot].interior for k, slot in outs.items()}
             found = run_network(node, args[0], args[1:], made, shape, comm, count, place.in_ensemble)
-            if on_gpu:
-                for k, slot in outs.items():
-                    fields[slot].set_from_host(made[k])
             if found is not None:
                 numbers[asked] = found
 

@@ -34,7 +34,7 @@ from hpckit.kernels.graph.nodes import (
     walls_at,
 )
 from hpckit.kernels.graph.simd import options
-from hpckit.kernels.graph.sweep import GraphSweep, Reach
+from hpckit.kernels.graph.sweep import GraphSweep, Reach, expanded
 from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.plan.grid.halo import HaloField, halo_plan
 from hpckit.plan.machine.machine import Machine
@@ -157,7 +157,7 @@ class SweepProgram:
             by_depth: dict[Offset, list[Node]] = {}
             for node in self.made:
                 if node.op != "weights" and level[node.args[0]] == turn:
-                    by_depth.setdefault(node.value[1] if node.op == "fold" else (0,) * dims, []).append(node)
+                    by_depth.setdefault(node.value[2] if node.op == "fold" else (0,) * dims, []).append(node)
             for node in dict.fromkeys(graph.outputs):
                 if level[node] == turn and node.is_field and node.op not in MADE:
                     by_depth.setdefault((0,) * dims, []).append(node)
@@ -350,7 +350,7 @@ class SweepProgram:
         the last walls for those with more.
         """
         dims, found, nodes_of = self.graph.grid.dims, [], []
-        for depth, nodes in by_depth.items():
+        for depth, nodes in self._together(by_depth):
             common = tuple(map(min, *(self.places[node] for node in nodes), (1,) * dims))
             ways: list[tuple[list[Node], Offset, int | None]] = [(list(nodes), common, None)]
             for more in dict.fromkeys(self.places[node] for node in nodes):
@@ -363,6 +363,32 @@ class SweepProgram:
                 found.append(SweepPass(sweep, depth, more, common, layer))
                 nodes_of.append(tuple(own))
         return tuple(found), tuple(nodes_of)
+
+    def _together(self, by_depth: Mapping[Offset, Sequence[Node]]) -> list[tuple[Offset, list[Node]]]:
+        """The nodes of each pass, and how far beyond walls it goes: those needed equally far there, and others that go
+        as far, which is not beyond walls at numbers, if both read the same and no cell's bits change by it: a product
+        of one pass may be rounded where two sums have it, those of two passes are not.
+        """
+        none = (0,) * self.graph.grid.dims
+        found: list[tuple[Offset, list[Node]]] = []
+        for nodes in by_depth.values():
+            depth = tuple(map(max, none, *(node.value[1] if node.op == "fold" else none for node in nodes)))
+            before = next((own for other, own in found if other == depth and self._alike(own, nodes)), None)
+            if before is None:
+                found.append((depth, list(nodes)))
+            else:
+                before.extend(nodes)
+        return found
+
+    def _alike(self, first: Sequence[Node], second: Sequence[Node]) -> bool:
+        """Whether one pass for all these nodes reads less than two, and gives the same bits."""
+        made = [tuple(map(_computed, nodes)) for nodes in (first, second, (*first, *second))]
+        one, other, both = (GraphSweep(each, self.graph.grid.dims, not self.exact) for each in made)
+        products = [
+            {node for node, _ in expanded(each.targets, (), each.dims) if node.op == "mul"} for each in (one, other)
+        ]
+        shared = set(one.leaves) & set(other.leaves)
+        return bool(shared) and not products[0] & products[1] and set(both.kept) == {*one.kept, *other.kept}
 
     def _reads(self, leaf: Node, reach: Reach, depth: Offset, more: Offset) -> bool:
         """Note that an array is read at offsets, and return whether that is beside the values that a rank owns. more:

@@ -179,13 +179,16 @@ class SplitCase(WeatherCase):
             (..., around, around),
         )
         self.levels, self.weights = level_tables(config.grid.edges), upwind_weights(config.dynamics.order)
-        self.old, self.slow, self.work = self._cells(5), self._cells(5), self._cells(WORKS)
+        self.old = self._cells(5)
+        rows = min(self.old.shape[2], hevi.rows_kept(self.old))
+        self.slow, self.work = self._cells(5, rows), self._cells(WORKS, rows)
         self.pressure = HOST.zeros((nz, ny + 2, nx + 2), np.dtype(np.float64))
         self.none = np.zeros((0, 0, 0))
         self.restart()
 
-    def _cells(self, rows: int) -> np.ndarray:
-        return HOST.zeros((rows, *self.state.shape[1:]), np.dtype(np.float64), lead=SPLIT_HALO)
+    def _cells(self, count: int, rows: int | None = None) -> np.ndarray:
+        nz, tall, wide = self.state.shape[1:]
+        return HOST.zeros((count, nz, rows or tall, wide), np.dtype(np.float64), lead=SPLIT_HALO)
 
     def run(self, steps: int) -> None:
         """Advance by hpckit's kernels, as `apps.weather3d.split.model` does."""

@@ -14,7 +14,9 @@ FACES_BACK = 3  # cells that an upwind face reaches to either side
 HALO = FACES_BACK + 1  # cells in x and y: the momentum at a face is carried from a cell further, which means join
 # A deviation smaller than that is 0: waves far from their source would fade into numbers that processors are slow with.
 SMALLEST = 1e-25
+FIXED = HALO + 4  # rows, from the first on, that keep their place in arrays of fewer rows: of `turns.rims`
 ELSEWHERE, WRAPPED, MIRRORED = range(3)  # where the pressure beyond the ends of rows comes from
+NO_WALLS = False, False, False, False  # in the west, east, south and north
 NO_WATER = np.zeros((0, 0, 0))  # of dry air
 
 

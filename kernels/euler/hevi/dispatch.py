@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hpckit.kernels.euler.box.constants import FIELDS
-from hpckit.kernels.euler.hevi.constants import HALO, LEVELS, WORKS, LargeStage, Substep
+from hpckit.kernels.euler.hevi.constants import HALO, LEVELS, NO_WALLS, WORKS, LargeStage, Substep
 from hpckit.kernels.forms import double_form_for
 
 
@@ -40,14 +40,16 @@ def linearize(
 
 def _linear(
     state: Any, water: Any, column: Any, levels: Any, work: Any, wind: Any, weights: Any, stage: LargeStage, slow: Any,
-    start: Any, pressure: Any,
+    start: Any, pressure: Any, kept: tuple[int, int, int] | None = None,
 ) -> Any:  # fmt: skip
+    """kept: the cells of `work` and `slow`, where they are not those of the state."""
+    cells = kept or state.shape[1:]
     form = _form(state, water, column, levels, work, wind, weights, slow, start, pressure)
     _check("the state at the start", start, state.shape)
     _check("the pressure", pressure, _with_halo(state, 1))
     _check("the tables of levels", levels, (LEVELS, state.shape[1] + 1))
-    _check("the work space", work, (WORKS, *state.shape[1:]))
-    _check("the tendencies", slow, state.shape)
+    _check("the work space", work, (WORKS, *cells))
+    _check("the tendencies", slow, (FIELDS, *cells))
     _check("the weights of faces", weights, (3, 7))
     if stage.wet:
         _check("the water", water, state.shape[1:])
@@ -86,16 +88,32 @@ def sweep(
 def linearize_and_sweep(
     state: Any, water: Any, column: Any, wind: Any, weights: Any, stage: LargeStage, old: Any, new: Any, work: Any,
     slow: Any, pressure: Any, levels: Any, flux_x: Any, flux_y: Any, flux_z: Any, numbers: Substep, turns: Any,
-    ends: int,
+    ends: int, walls: tuple[bool, bool, bool, bool] = NO_WALLS,
 ) -> None:  # fmt: skip
     """`linearize` and the first `sweep` of a stage in one pass over the rows, on the host: with the same bits.
 
-    The state is `old`, which is that at the start of the step, or `new`. turns: `core`, not after rims.
+    The state is `old`, which is that at the start of the step, or `new`. turns: `core`, not after rims. Where they are
+    all substeps of the stage, `slow` and `work` may have `rows_kept` rows instead of all. walls: whether there is one
+    in the west, east, south and north: no momentum grows there.
     """
-    _linear(state, water, column, levels, work, wind, weights, stage, slow, old, pressure)
+    nz, tall, wide = state.shape[1:]
+    rows = slow.shape[2]
+    if rows < min(tall, rows_kept(state)):
+        raise ValueError(f"tendencies need {min(tall, rows_kept(state))} rows in the cache, not {rows}")
+    linear = state, water, column, levels, work, wind, weights, stage, slow, old, pressure
+    _linear(*linear, (nz, rows, wide))
     given = old, new, work, slow, pressure, levels, flux_x, flux_y, flux_z, numbers
     form = _checked(*given)
-    form.linearize_and_sweep(state, water, column, wind, weights, stage, *given, turns, ends)
+    form.linearize_and_sweep(state, water, column, wind, weights, stage, *given, turns, ends, walls)
+
+
+def rows_kept(state: Any) -> int:
+    """How many rows of `slow` and `work` a stage needs, if its tendencies and all of its substeps are one pass.
+
+    So few stay in the cache: memory does not see what only substeps of the same stage read.
+    """
+    nz, _, wide = state.shape[1:]
+    return _form(state).rows_kept(wide - 2 * HALO, nz)
 
 
 def _checked(

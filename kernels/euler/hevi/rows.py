@@ -12,7 +12,7 @@ from hpckit.kernels.aligned import lined
 from hpckit.kernels.compile.intrinsics import prefetch_second
 from hpckit.kernels.compile.jit import inlined, jit
 from hpckit.kernels.euler.constants import GRAVITY
-from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, MIRRORED, PER_CELL, PER_FACE, SMALLEST, WRAPPED
+from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, FIXED, MIRRORED, PER_CELL, PER_FACE, SMALLEST, WRAPPED
 from hpckit.kernels.euler.hevi.numerics import swept
 
 u8 = np.uint64
@@ -71,6 +71,15 @@ def later(at, k, on, levels, step, ahead):
     level cache loses them again while other substeps have their turns.
     """
     return at + (k + on) * step if k + on < levels else at + ahead + (k + on - levels) * step
+
+
+@inlined
+def place(row, rows):
+    """Where a row of the state stands in an array of so many rows: after the first ones, rows take turns in the rest.
+
+    In an array of as many rows as the state has, that is where it stands in the state.
+    """
+    return row if row < FIXED else FIXED + (row - FIXED) % (rows - FIXED)
 
 
 @inlined
@@ -137,20 +146,22 @@ def kept(old, value):
 @jit(noalias=True, borrowed=True)
 def forward(
     u, v, w, rho, heat, slow, slow_heat, theta, stiff, dry, steep, per_w, slope_x, slope_y, across, south, north, rows,
-    low, levels, per_dx, per_dy, dt, implicit, count, at, wide, next_cell, ahead, sloped, wet,
+    low, levels, per_dx, per_dy, dt, implicit, count, at, wide, next_cell, near, beyond, before, next_near, ahead,
+    sloped, wet,
 ):  # fmt: skip
     """What is explicit of a part of a plane, level by level, and its tridiagonal system forward, into `rows`.
 
     Rho' and Theta but for the new W, the pressure that they and the old ones make, rho' that weighs on a face, theta at
     faces. sloped: None over flat ground, where nothing of terrain is looked at; wet: None in dry air. across, south,
-    north: gradients of the pressure at faces along x and along y. ahead: from here to the part that comes next. The
-    cache is asked level by level: at once it would fill all that waits for memory. Nothing rises through the ground:
-    there the pivot's `gate` is 0, and what it multiplies is only finite.
+    north: gradients of the pressure at faces along x and along y. near, beyond, before: places of the first cell and of
+    those beyond and before it along y in slow, slow_heat, theta, stiff and dry. ahead: from here to the part that comes
+    next. The cache is asked level by level: at once it would fill all that waits for memory. Nothing rises through the
+    ground: there the pivot's `gate` is 0, and what it multiplies is only finite.
     """
     nz, explicit = levels.shape[1] - 1, 1.0 - implicit
     size, half_x, half_y = (dt * implicit) ** 2, 0.5 * per_dx, 0.5 * per_dy
     for i in range(u8(count)):
-        rows[u8(NEXT + WARM) + i] = theta[u8(at) + i]
+        rows[u8(NEXT + WARM) + i] = theta[u8(near) + i]
         rows[u8(WARM) + i] = 0.0
         rows[u8(FACTOR) + i] = 0.0
         rows[u8(VALUE) + i] = 0.0
@@ -158,36 +169,42 @@ def forward(
         low[u8(TILE) + i] = 0.0
     for k in range(nz):
         shut, gate, low_k = 1.0 if k < nz - 1 else 0.0, 1.0 if k else 0.0, max(k - 1, 0)
-        here, over = at + k * next_cell, at + min(k + 1, nz - 1) * next_cell
-        c, east, west, up, down = u8(here), u8(here + 1), u8(here - 1), u8(here + wide), u8(here - wide)
-        b, top, r = u8(at + low_k * next_cell), u8(over), u8((k + 1) * NEXT)
+        here, high_k, r = at + k * next_cell, min(k + 1, nz - 1), u8((k + 1) * NEXT)
+        c, east, up, top = u8(here), u8(here + 1), u8(here + wide), u8(at + high_k * next_cell)
+        own = near + k * next_near
+        a, a_east, a_west, a_up, a_down = (
+            u8(own), u8(own + 1), u8(own - 1), u8(beyond + k * next_near), u8(before + k * next_near)
+        )  # fmt: skip
+        a_low, a_top = u8(near + low_k * next_near), u8(near + high_k * next_near)
         per_cell, per_lower, per_face = levels[PER_CELL, k], levels[PER_CELL, low_k], levels[PER_FACE, k]
         below, above, below_up, above_up = (
             levels[BELOW, k], levels[ABOVE, k], levels[BELOW, k + 1], levels[ABOVE, k + 1]
         )  # fmt: skip
         through = explicit * per_cell
         soon = later(at, k, SOON, nz, next_cell, ahead)
-        ask_each((slow_heat, slow, stiff, rho, heat, w), soon, count)
-        ask(theta, soon + wide, count)
+        ask_each((rho, heat, w), soon, count)
+        soon_near = later(near, k, SOON, nz, next_near, ahead)
+        ask_each((slow_heat, slow, stiff), soon_near, count)
+        ask(theta, soon_near + wide, count)
         if sloped is not None:
             ask_each((steep, per_w, slope_x, slope_y), soon, count)
         for i in range(u8(count)):
-            center, lower, upper = theta[c + i], w[c + i], shut * w[top + i]
+            center, lower, upper = theta[a + i], w[c + i], shut * w[top + i]
             u_low, u_high, v_low, v_high = u[c + i], u[east + i], v[c + i], v[up + i]
-            middle, high = rows[r + u8(WARM) + i], below_up * center + above_up * theta[top + i]
-            old_rho, old_heat, stiffness = rho[c + i], heat[c + i], stiff[c + i]
+            middle, high = rows[r + u8(WARM) + i], below_up * center + above_up * theta[a_top + i]
+            old_rho, old_heat, stiffness = rho[c + i], heat[c + i], stiff[a + i]
             out = (u_high - u_low) * per_dx + (v_high - v_low) * per_dy + (upper - lower) * through
             found_rho = old_rho - dt * out
-            out_x = u_high * (center + theta[east + i]) - u_low * (theta[west + i] + center)
-            out_y = v_high * (center + theta[up + i]) - v_low * (theta[down + i] + center)
+            out_x = u_high * (center + theta[a_east + i]) - u_low * (theta[a_west + i] + center)
+            out_y = v_high * (center + theta[a_up + i]) - v_low * (theta[a_down + i] + center)
             out = out_x * half_x + out_y * half_y + (high * upper - middle * lower) * through
-            found_heat = old_heat + dt * (slow_heat[c + i] - out)
+            found_heat = old_heat + dt * (slow_heat[a + i] - out)
             found_p = stiffness * (implicit * found_heat + explicit * old_heat)
             found_mixed = implicit * found_rho + explicit * old_rho
-            tension, gravity, force = per_face, GRAVITY, slow[c + i]
+            tension, gravity, force = per_face, GRAVITY, slow[a + i]
             share = 1.0
             if wet is not None:
-                share = below * dry[b + i] + above * dry[c + i]
+                share = below * dry[a_low + i] + above * dry[a + i]
             if sloped is not None:
                 tension *= steep[c + i]
                 gravity *= per_w[c + i]
@@ -200,7 +217,7 @@ def forward(
             right = (lower + dt * force) - (dt * tension) * (found_p - low[i])
             right -= ((dt * gravity) * below) * low[u8(TILE) + i] + ((dt * gravity) * above) * found_mixed
             factor, value = swept(
-                size, tension, gravity, stiff[b + i], stiffness, per_lower, per_cell, rows[r + u8(WARM - NEXT) + i],
+                size, tension, gravity, stiff[a_low + i], stiffness, per_lower, per_cell, rows[r + u8(WARM - NEXT) + i],
                 middle, high, below, above, right, rows[r + u8(FACTOR - NEXT) + i], rows[r + u8(VALUE - NEXT) + i],
                 gate,
             )  # fmt: skip
@@ -215,20 +232,20 @@ def forward(
 
 @jit(noalias=True, borrowed=True)
 def settle(
-    rows, low, old_w, old_heat, stiff, levels, dt, implicit, damping, share, count, at, next_cell, pressure, middle,
-    next_middle, flux, face, next_face, new_rho, new_w, new_heat,
+    rows, low, old_w, old_heat, stiff, levels, dt, implicit, damping, share, count, at, next_cell, near, next_near,
+    pressure, middle, next_middle, flux, face, next_face, new_rho, new_w, new_heat,
 ):  # fmt: skip
     """The tridiagonal system of a part of a plane backward, and all of its cells with the new W.
 
-    old_w, old_heat: None where they are the new ones. middle, face: the places of the first cell in `pressure` and
-    `flux`.
+    old_w, old_heat: None where they are the new ones. near, middle, face: the places of the first cell in `stiff`,
+    `pressure` and `flux`.
     """
     nz, explicit = levels.shape[1] - 1, 1.0 - implicit
     for i in range(u8(count)):
         low[i] = 0.0
     for k in range(nz - 1, -1, -1):
         c, q, step = u8(at + k * next_cell), u8(middle + k * next_middle), dt * implicit * levels[PER_CELL, k]
-        r = u8((k + 1) * NEXT)
+        r, a = u8((k + 1) * NEXT), u8(near + k * next_near)
         if old_heat is not None:  # else `forward` has just read them
             ask_each((new_rho, new_w, new_heat), at + max(k - SOON, 0) * next_cell, count)
         if share != 0.0:
@@ -244,7 +261,7 @@ def settle(
             new_rho[c + i] = kept(old_heat, rows[r + u8(RISEN_RHO) + i] - (upper - lower) * step)
             carry = rows[r + u8(NEXT + WARM) + i] * upper - rows[r + u8(WARM) + i] * lower
             new = kept(old_heat, rows[r + u8(RISEN_HEAT) + i] - carry * step)
-            pressure[q + i] = stiff[c + i] * (new + damping * (new - before))
+            pressure[q + i] = stiff[a + i] * (new + damping * (new - before))
             new_heat[c + i] = new
             new_w[c + i] = kept(old_heat, lower)
             low[i] = lower

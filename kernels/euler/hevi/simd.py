@@ -10,26 +10,27 @@ import numpy as np
 
 from hpckit.kernels.compile.jit import jit
 from hpckit.kernels.euler.constants import GAMMA
-from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, ELSEWHERE, FACES_BACK, HALO, NO_WATER, WATER
+from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, ELSEWHERE, FACES_BACK, FIXED, HALO, NO_WATER, WATER
 from hpckit.kernels.euler.hevi.rows import (
     SOON_PUSHED,
     add_means,
     ask,
-    ask_each,
     either,
     fill_ends,
     forward,
     kept,
     kept_rows,
     later,
+    place,
     settle,
     tiles,
 )
-from hpckit.kernels.euler.hevi.slow import ROWS, kinds, room, slow_part, slow_rows
-from hpckit.kernels.euler.hevi.turns import whole
+from hpckit.kernels.euler.hevi.slow import NORTH, ROWS, kinds, room, slow_part, slow_rows
+from hpckit.kernels.euler.hevi.turns import MOST, whole
 from hpckit.kernels.euler.numerics import outside, power
 
 u8 = np.uint64
+BEHIND = 4  # rows between substeps and the tendencies that come next, which read the state before them
 FIRST = HALO - FACES_BACK  # of the cells of `work`
 NUMBERS = 18  # of a cell, that its slow tendencies and its first substep read or leave
 WITHIN, FEWEST = 9 << 20, 8  # bytes of rows of them that stay in the cache, and rows, of fewer the tendencies cost more
@@ -147,13 +148,13 @@ def sweep(old, new, work, slow, pressure, levels, flux_x, flux_y, flux_z, number
 
 def linearize_and_sweep(
     state, water, column, wind, weights, stage, old, new, work, slow, pressure, levels, flux_x, flux_y, flux_z, numbers,
-    turns, ends,
+    turns, ends, walls,
 ):  # fmt: skip
     (rows, low), wet = kept_rows(new.shape[1]), 1.0 if numbers.wet else None
     linear = state, water, column, wind, weights, stage, *room(state, stage.wet), *kinds(weights, stage)
     given = old, new, work, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, rows, low
     nz, nx = new.shape[1], new.shape[3] - 2 * HALO
-    _linearize_and_sweep(*linear, *given, tiles(nx), wet, turns, ends, rows_at_once(nx, nz))
+    _linearize_and_sweep(*linear, *given, tiles(nx), wet, turns, ends, rows_at_once(nx, nz), walls)
 
 
 def rows_at_once(columns, levels):
@@ -162,10 +163,19 @@ def rows_at_once(columns, levels):
     return min(fit, ROWS) if fit >= FEWEST else ROWS
 
 
+def rows_kept(columns, levels):
+    """How many rows at least `slow` and `work` have, where all substeps of a stage come with its tendencies.
+
+    Those that keep their place; of the others those that wait for substeps (the last of which reads a row before its
+    own), those that are found at once, and those that are found ahead for them.
+    """
+    return FIXED + MOST + BEHIND + rows_at_once(columns, levels) + NORTH
+
+
 @jit(borrowed=True)
 def _linearize_and_sweep(
     state, water, column, wind, weights, stage, x, y, z, u, v, w, theta, p, dry, weight, follows, moist, old, new, work,
-    slow, pressure, levels, flux_x, flux_y, flux_z, numbers, rows, low, tile, wet, turns, ends, at_once,
+    slow, pressure, levels, flux_x, flux_y, flux_z, numbers, rows, low, tile, wet, turns, ends, at_once, walls,
 ):  # fmt: skip
     tall = state.shape[2]
     begin, end, done = HALO - 1, tall - HALO + 1, 0
@@ -176,8 +186,9 @@ def _linearize_and_sweep(
             state, water, column, levels, work, wind, weights, stage, slow, old, pressure, x, y, z, u, v, w, theta, p,
             dry, weight, follows, moist, False, first, last,
         )  # fmt: skip
+        _shut(slow, walls, tall, first, last)
         # Rows that come read the state, which may be `new`, from three rows before them on.
-        most, until = last - 4 - HALO if last < end else tall, done
+        most, until = last - BEHIND - HALO if last < end else tall, done
         while until < len(turns) and turns[until, 0] + turns[until, 1] <= most:
             until += 1
         _first_sweep(
@@ -185,6 +196,24 @@ def _linearize_and_sweep(
             turns[done:until], ends,
         )  # fmt: skip
         done = until
+
+
+@jit(borrowed=True)
+def _shut(slow, walls, tall, first, last):
+    """No tendency of the momentum through walls in some rows; walls: in the west, east, south, north."""
+    west, east, south, north = walls
+    nz, rows, wide = slow.shape[1:]
+    for j in range(first, last):
+        shut = (south and j == HALO) or (north and j == tall - HALO)
+        row = place(j, rows)
+        for k in range(nz):
+            if west:
+                slow[1, k, row, HALO] = 0.0
+            if east:
+                slow[1, k, row, wide - HALO] = 0.0
+            if shut:
+                for i in range(wide):
+                    slow[2, k, row, i] = 0.0
 
 
 @jit(borrowed=True)
@@ -230,6 +259,9 @@ def _row(
     """
     nz, tall, wide = new.shape[1:]
     nx, cells, far, j = wide - 2 * HALO, tall * wide, wide - 2 * HALO + 2, row + HALO
+    rows_near = slow.shape[2]
+    here, beyond, before = place(j, rows_near) * wide, place(j + 1, rows_near) * wide, place(j - 1, rows_near) * wide
+    next_near = rows_near * wide
     dt, implicit, share = numbers.dt, numbers.implicit, numbers.share
     new_rho, u, v, new_w, new_heat = (
         new[0].reshape(-1), new[1].reshape(-1), new[2].reshape(-1), new[3].reshape(-1), new[4].reshape(-1)
@@ -244,30 +276,32 @@ def _row(
         n = min(tile, nx - first)
         # of the lowest cell in the state and in the pressure
         at, own = j * wide + HALO + first, (row + 1) * far + 1 + first
+        near, near_beyond, near_before = here + HALO + first, beyond + HALO + first, before + HALO + first
         ahead = tile if first + tile < nx else wide - first
         if south:
             _push(
-                old_v, v, slow_v, dry, excess, at, at - wide, own, own - far, cells, next_p, nz, n, ahead, per_dy,
-                dt, wet, n,
+                old_v, v, slow_v, dry, excess, at, near, near_before, own, own - far, cells, next_near, next_p, nz, n,
+                ahead, per_dy, dt, wet, n,
             )  # fmt: skip
         # The face before this part was that after the last one.
         begun = 0 if first == 0 else 1
         _push(
-            old_u, u, slow_u, dry, excess, at + begun, at + begun - 1, own + begun, own + begun - 1, cells, next_p,
-            nz, n + 1 - begun, ahead, per_dx, dt, wet, 0,
+            old_u, u, slow_u, dry, excess, at + begun, near + begun, near + begun - 1, own + begun, own + begun - 1,
+            cells, next_near, next_p, nz, n + 1 - begun, ahead, per_dx, dt, wet, 0,
         )  # fmt: skip
         if north:
             _push(
-                old_v, v, slow_v, dry, excess, at + wide, at, own + far, own, cells, next_p, nz, n, ahead, per_dy, dt,
-                wet, n,
+                old_v, v, slow_v, dry, excess, at + wide, near_beyond, near, own + far, own, cells, next_near, next_p,
+                nz, n, ahead, per_dy, dt, wet, n,
             )  # fmt: skip
         forward(
             u, v, begin_w, begin_rho, begin_heat, slow_w, slow_heat, theta, stiff, dry, dry, dry, dry, dry, none,
-            none, none, rows, low, levels, per_dx, per_dy, dt, implicit, n, at, wide, cells, ahead, None, wet,
+            none, none, rows, low, levels, per_dx, per_dy, dt, implicit, n, at, wide, cells, near, near_beyond,
+            near_before, next_near, ahead, None, wet,
         )  # fmt: skip
         settle(
-            rows, low, old_w, old_heat, stiff, levels, dt, implicit, numbers.damping, share, n, at, cells, excess,
-            own, next_p, z, row * nx + first, (tall - 2 * HALO) * nx, new_rho, new_w, new_heat,
+            rows, low, old_w, old_heat, stiff, levels, dt, implicit, numbers.damping, share, n, at, cells, near,
+            next_near, excess, own, next_p, z, row * nx + first, (tall - 2 * HALO) * nx, new_rho, new_w, new_heat,
         )  # fmt: skip
     fill_ends(pressure, row + 1, ends)
     if share != 0.0:
@@ -276,29 +310,33 @@ def _row(
 
 @jit(noalias=True, borrowed=True)
 def _push(
-    old, new, slow, dry, p, at, before, high, low, next_cell, next_p, nz, count, ahead, per_width, dt, wet, asked
+    old, new, slow, dry, p, at, near, before, high, low, next_cell, next_near, next_p, nz, count, ahead, per_width, dt,
+    wet, asked,
 ):  # fmt: skip
-    """Momenta of a part of a plane at faces between the cells `before` and `at`, high and low in the pressure.
+    """Momenta of a part of a plane at faces between the cells `before` and `near`, high and low in the pressure.
 
-    old: None where it is `new`. ahead: from here to the part that comes next; asked: how much of what is in cells to
-    ask for there.
+    near, before: in slow and dry, as `at` in the momenta. old: None where it is `new`. ahead: from here to the part
+    that comes next; asked: how much of what is in cells to ask for there.
     """
     for k in range(nz):
-        c, b, right, left = (
-            u8(at + k * next_cell), u8(before + k * next_cell), u8(high + k * next_p), u8(low + k * next_p)
+        c, a, b, right, left = (
+            u8(at + k * next_cell), u8(near + k * next_near), u8(before + k * next_near), u8(high + k * next_p),
+            u8(low + k * next_p),
         )  # fmt: skip
-        soon = later(at, k, SOON_PUSHED, nz, next_cell, ahead)
-        if old is None:
-            ask_each((new, slow), soon, count)
-        else:
-            ask_each((old, new, slow), soon, count)
+        soon, soon_near = (
+            later(at, k, SOON_PUSHED, nz, next_cell, ahead), later(near, k, SOON_PUSHED, nz, next_near, ahead)
+        )  # fmt: skip
+        ask(new, soon, count)
+        ask(slow, soon_near, count)
+        if old is not None:
+            ask(old, soon, count)
         ask(p, later(high, k, SOON_PUSHED, nz, next_p, ahead), asked)
         if wet is not None:
-            ask(dry, soon, asked)
+            ask(dry, soon_near, asked)
             for i in range(u8(count)):
-                gradient = 0.5 * (dry[b + i] + dry[c + i]) * ((p[right + i] - p[left + i]) * per_width)
-                new[c + i] = kept(old, either(old, new, c + i) + dt * (slow[c + i] - gradient))
+                gradient = 0.5 * (dry[b + i] + dry[a + i]) * ((p[right + i] - p[left + i]) * per_width)
+                new[c + i] = kept(old, either(old, new, c + i) + dt * (slow[a + i] - gradient))
         else:
             for i in range(u8(count)):
                 gradient = (p[right + i] - p[left + i]) * per_width
-                new[c + i] = kept(old, either(old, new, c + i) + dt * (slow[c + i] - gradient))
+                new[c + i] = kept(old, either(old, new, c + i) + dt * (slow[a + i] - gradient))

@@ -30,7 +30,7 @@ from hpckit.kernels.euler.hevi.constants import (
 )
 from hpckit.kernels.euler.hevi.faces import along, passed, weights_of
 from hpckit.kernels.euler.hevi.numerics import carried, weno
-from hpckit.kernels.euler.hevi.rows import LANES, ask
+from hpckit.kernels.euler.hevi.rows import LANES, ask, place
 from hpckit.kernels.euler.numerics import outside, power
 
 u8 = np.uint64
@@ -86,6 +86,7 @@ def slow_rows(
 ):  # fmt: skip
     """The same of some rows, ROWS at most, that follow those of the call before; the first is that before the owned."""
     nz, tall, wide = state.shape[1:]
+    rows = slow.shape[2]  # that it has room for, and `work`
     flat_state, flat_work, flat_slow, flat_water = (
         state.reshape(-1), work.reshape(-1), slow.reshape(-1), water.reshape(-1)
     )  # fmt: skip
@@ -95,7 +96,7 @@ def slow_rows(
             if not given:
                 _find(
                     flat_state, flat_water, flat_work, heat, first_p, u, v, w, theta, p, dry, weight, column, levels,
-                    nz, tall, wide, len(x) - LANES, k + AHEAD, first, last, wet,
+                    nz, tall, wide, rows, len(x) - LANES, k + AHEAD, first, last, wet,
                 )  # fmt: skip
             else:
                 _take(
@@ -105,7 +106,7 @@ def slow_rows(
         if k >= 0:
             _rows(
                 flat_state, u, v, w, theta, p, dry, weight, flat_slow, x, y, z, levels, column, wind, weights, stage,
-                nz, tall, wide, k, first, last, follows, wet,
+                nz, tall, wide, rows, k, first, last, follows, wet,
             )  # fmt: skip
 
 
@@ -117,8 +118,8 @@ def near(level, row, span):
 
 @jit(noalias=True, borrowed=True)
 def _find(
-    state, water, work, begin, first_p, u, v, w, theta, p, dry, weight, column, levels, nz, tall, wide, span, k, first,
-    last, wet,
+    state, water, work, begin, first_p, u, v, w, theta, p, dry, weight, column, levels, nz, tall, wide, rows, span, k,
+    first, last, wet,
 ):  # fmt: skip
     """Speeds, theta and what is not linear of the pressure of some rows of a level and of those around them.
 
@@ -126,7 +127,7 @@ def _find(
     Cells beyond the halo are found, too, where they fill a line of the cache: nothing reads them. Those that would lie
     before the first field or behind the last are left out.
     """
-    plane, cells = tall * wide, nz * tall * wide
+    plane, cells, own_plane, own_cells = tall * wide, nz * tall * wide, rows * wide, nz * rows * wide
     base, base_heat, base_p, base_under = column[0, k], column[1, k], column[2, k], column[0, max(k - 1, 0)]
     below, above, gate, per_base = levels[BELOW, k], levels[ABOVE, k], 1.0 * (k > 0), 1.0 / column[1, k]
     base_water = levels[WATER, k]
@@ -155,7 +156,8 @@ def _find(
             ask(state, each * cells + at + plane, span)
         if j < HALO - 1 or j > tall - HALO:
             continue
-        a, h, to = u8(near(k, j - first + SOUTH, span) - 1), u8(4 * cells + at - 1), u8(STIFFNESS * cells + at - 1)
+        out = k * own_plane + place(j, rows) * wide + HALO - 1
+        a, h, to = u8(near(k, j - first + SOUTH, span) - 1), u8(4 * cells + at - 1), u8(STIFFNESS * own_cells + out)
         far = 0
         for i in range(u8(span)):
             heat = state[h + i]
@@ -179,11 +181,11 @@ def _find(
             ask(first_p, own + (tall - 2 * HALO + 2) * far_p, far_p)
             for i in range(u8(far_p)):
                 first_p[q + i] = work[to + i] * begin[b + i]
-        to = u8(THETA * cells + at - 1)
+        to = u8(THETA * own_cells + out)
         for i in range(u8(span)):
             work[to + i] = theta[a + i]
         if wet is not None:
-            r, to = u8(at - 1), u8(DRY * cells + at - 1)
+            r, to = u8(at - 1), u8(DRY * own_cells + out)
             for i in range(u8(span)):
                 share = 1.0 / (1.0 + water[r + i])
                 dry[a + i] = share
@@ -215,8 +217,8 @@ def _take(work, u, v, w, theta, p, dry, weight, nz, tall, wide, span, k, first, 
 
 @jit(noalias=True, borrowed=True)
 def _rows(
-    state, u, v, w, theta, p, dry, weight, slow, x, y, z, levels, column, wind, weights, stage, nz, tall, wide, k,
-    first, last, follows, wet,
+    state, u, v, w, theta, p, dry, weight, slow, x, y, z, levels, column, wind, weights, stage, nz, tall, wide, rows,
+    k, first, last, follows, wet,
 ):  # fmt: skip
     """The tendencies of a level of the rows from `first` until `last`; of the row before the owned ones for its north.
 
@@ -224,7 +226,7 @@ def _rows(
     follows: whether weights follow the flow; wet: whether air is moist; each None or a number: kernels are made apart.
     """
     plane, n, span = tall * wide, wide - 2 * HALO, len(x) - LANES
-    cells, pitch = nz * plane, span + LANES
+    cells, pitch, own_plane, own_cells = nz * plane, span + LANES, rows * wide, nz * rows * wide
     per_dx, per_dy, per_cell, per_face = 1.0 / stage.dx, 1.0 / stage.dy, levels[PER_CELL, k], levels[PER_FACE, k]
     below, above, below_up, above_up = levels[BELOW, k], levels[ABOVE, k], levels[BELOW, k + 1], levels[ABOVE, k + 1]
     at_top, at_middle = max(min(k, nz - 2 - k, 2), 0), min(k, nz - 1 - k, 2)
@@ -242,7 +244,9 @@ def _rows(
             z[i] = 0.0
     for j in range(first, last):
         at, row = k * plane + j * wide + HALO, j - first + SOUTH
-        to = at if j >= HALO else at + wide  # the row that comes next is written over it
+        to = (
+            k * own_plane + place(max(j, HALO), rows) * wide + HALO
+        )  # the row that comes next is written over that before
         low, north, aside, lifted = at - under, at + wide, k * 4 * span, (j - first) * 4 * span
         # Places of momenta along x, y and z.
         m, m_west, m_south, m_low = u8(cells + at), u8(cells + at - 1), u8(cells + at - wide), u8(cells + low)
@@ -264,14 +268,14 @@ def _rows(
         z_faces = (u8(near(max(k - 2, 0), row, span)), c_low, c, top_1, top_2, top_3)
         # Before each tendency the next level's row of it is asked for: at once they would fill what waits for memory.
         if j < tall - HALO:
-            ask(slow, cells + at + plane, n)
+            ask(slow, own_cells + to + own_plane, n)
             along(
                 state, u, p, dry, slow, x, y, z, (m, o, s, c), (m_west, o_west, s_west, c_west), x_faces, y_faces,
-                z_faces, u8(aside), u8(lifted), u8(cells + to), n + 1, across, upward, half,
+                z_faces, u8(aside), u8(lifted), u8(own_cells + to), n + 1, across, upward, half,
                 (per_dx, per_dy, per_cell, per_dx), follows, follows_up, wet,
             )  # fmt: skip
-            side, up, out = u8(aside + span), u8(lifted + span), u8(4 * cells + to)
-            ask(slow, 4 * cells + at + plane, n)
+            side, up, out = u8(aside + span), u8(lifted + span), u8(4 * own_cells + to)
+            ask(slow, 4 * own_cells + to + own_plane, n)
             for i in range(u8(span)):
                 flux = state[m + i]
                 passing = passed(flux, theta, x_faces, i, less, follows)
@@ -290,8 +294,8 @@ def _rows(
                 slow[out + i] = change + (z[up + i] - new_z) * per_cell
                 y[side + i] = new_y
                 z[up + i] = new_z
-            side, up, out = u8(aside + 2 * span), u8(lifted + 2 * span), u8(3 * cells + to)
-            ask(slow, 3 * cells + at + plane, n)
+            side, up, out = u8(aside + 2 * span), u8(lifted + 2 * span), u8(3 * own_cells + to)
+            ask(slow, 3 * own_cells + to + own_plane, n)
             for i in range(u8(span)):
                 flux = below * state[m_low + i] + above * state[m + i]
                 x[i] = passed(flux, w, x_faces, i, across, follows)
@@ -323,10 +327,10 @@ def _rows(
                 for i in range(u8(n)):
                     slow[out + i] = 0.0
         # v has a row more.
-        ask(slow, 2 * cells + at + plane, n)
+        ask(slow, 2 * own_cells + to + own_plane, n)
         along(
             state, v, p, dry, slow, x, y, z, (m, o, s, c), (m_south, o_south, s_south, c_south), x_faces, y_faces,
-            z_faces, u8(aside + 3 * span), u8(lifted + 3 * span), u8(2 * cells + to), n, across, upward, half,
+            z_faces, u8(aside + 3 * span), u8(lifted + 3 * span), u8(2 * own_cells + to), n, across, upward, half,
             (per_dx, per_dy, per_cell, per_dy), follows, follows_up, wet,
         )  # fmt: skip
         if stage.coriolis != 0.0 and j >= HALO:
@@ -334,14 +338,14 @@ def _rows(
             base, calm_u, calm_v = column[0, k], wind[0, k], wind[1, k]
             low_rho, rho, high_rho = u8(at - wide - 1), u8(at - 1), u8(north - 1)
             if j < tall - HALO:
-                a, b, out = u8(2 * cells + at - 1), u8(2 * cells + north - 1), u8(cells + at)
+                a, b, out = u8(2 * cells + at - 1), u8(2 * cells + north - 1), u8(own_cells + to)
                 for i in range(u8(n + 1)):
                     e = i + u8(1)
                     around = 0.25 * ((state[a + i] + state[a + e]) + (state[b + i] + state[b + e]))
                     more = (state[low_rho + i] + state[low_rho + e]) + (state[high_rho + i] + state[high_rho + e])
                     more += 2.0 * (state[rho + i] + state[rho + e])
                     slow[out + i] += stage.coriolis * (around - (base + 0.125 * more) * calm_v)
-            a, b, out = u8(cells + at - wide), u8(cells + at), u8(2 * cells + at)
+            a, b, out = u8(cells + at - wide), u8(cells + at), u8(2 * own_cells + to)
             for i in range(u8(n)):
                 e, f = i + u8(1), i + u8(2)
                 around = 0.25 * ((state[a + i] + state[b + i]) + (state[a + e] + state[b + e]))

@@ -344,11 +344,11 @@ def _row(
         forward(
             u, v, begin_w, begin_rho, begin_heat, slow_w, slow_heat, theta, stiff, dry, steep, per_w, slope_x, slope_y,
             across[:, first:], south[:, first:], north[:, first:], rows, low, levels, per_dx, per_dy, dt, implicit, n,
-            cell, wide, cells, ahead, 1.0, wet,
+            cell, wide, cells, cell, cell + wide, cell - wide, cells, ahead, 1.0, wet,
         )  # fmt: skip
         settle(
-            rows, low, old_w, old_heat, stiff, levels, dt, implicit, numbers.damping, share, n, cell, cells, excess,
-            middle, next_p, z, row * nx + first, ny * nx, new_rho, new_w, new_heat,
+            rows, low, old_w, old_heat, stiff, levels, dt, implicit, numbers.damping, share, n, cell, cells, cell,
+            cells, excess, middle, next_p, z, row * nx + first, ny * nx, new_rho, new_w, new_heat,
         )  # fmt: skip
     fill_ends(pressure, row + 1, ends)
 
