@@ -14,6 +14,7 @@ from hpckit.kernels.euler.hevi import simd
 from hpckit.kernels.euler.hevi.constants import HALO, MIRRORED, NO_WATER, WORKS, WRAPPED, Substep, upwind_weights
 from hpckit.kernels.euler.hevi.slow import ROWS
 from hpckit.kernels.euler.hevi.terrain import dispatch as sloping
+from hpckit.kernels.euler.hevi.terrain import simd as sloping_simd
 from hpckit.kernels.euler.hevi.terrain.constants import WORKS as SLOPING_WORKS
 from hpckit.kernels.euler.hevi.turns import core, deepest, rims
 from tests.kernels.test_hevi import DX, DY, SHAPE, STAGE, air, fluxes, tables
@@ -108,30 +109,47 @@ def test_rows_in_turn_have_the_bits_of_substeps(sloped, wet, ends):
         assert np.ptp(one) > 0
 
 
-@pytest.mark.parametrize(("goes_on", "wet"), [(True, False), (False, True)])
-def test_slow_tendencies_and_sweeps_in_one_pass_have_the_bits_of_two(monkeypatch, goes_on, wet):
+@pytest.mark.parametrize(("sloped", "goes_on", "wet"), [(False, True, False), (False, False, True), (True, True, True)])
+def test_slow_tendencies_and_sweeps_in_one_pass_have_the_bits_of_two(monkeypatch, sloped, goes_on, wet):
     """With all rows of what only substeps read, and with few; between walls in moist air."""
     (column, levels, wind), (nz, ny, nx) = tables(SHAPE[0]), (SHAPE[0], 31, SHAPE[2])
-    monkeypatch.setattr(simd, "WITHIN", 9 * 8 * simd.NUMBERS * nx * nz)
-    assert simd.rows_at_once(nx, nz) == 9
-    assert simd.rows_at_once(2 * nx, nz) == ROWS  # where too few fit
+    numbers = sloping_simd.NUMBERS if sloped else simd.NUMBERS
+    monkeypatch.setattr(simd, "WITHIN", 9 * 8 * numbers * nx * nz)
+    assert simd.rows_at_once(nx, nz, numbers) == 9
+    assert simd.rows_at_once(2 * nx, nz, numbers) == ROWS  # where too few fit
 
     def tall(seed: int) -> np.ndarray:
-        return np.concatenate([air(seed + k) for k in range(3)], axis=2)[:, :, : ny + 2 * HALO].copy()
+        return high(*(air(seed + k) for k in range(3)))
+
+    def high(*parts: np.ndarray) -> np.ndarray:
+        return np.concatenate(parts, axis=2)[:, :, : ny + 2 * HALO].copy()
 
     water, weights, found = 0.02 * np.abs(tall(5)[0]) if wet else NO_WATER, upwind_weights(5), []
-    large, numbers = STAGE._replace(wet=wet), Substep(DX, DY, 0.5, 0.6, 0.1, 1 / SUBSTEPS, wet)
-    walls, all_rows = (wet,) * 4, ny + 2 * HALO
-    few = flat.rows_kept(tall(1))
+    large, sound = STAGE._replace(wet=wet), Substep(DX, DY, 0.5, 0.6, 0.1, 1 / SUBSTEPS, wet)
+    ground = ground_of(True)
+    ground = ground._replace(**{row: high(*(getattr(ground, row),) * 3) for row in ("base", "metric", "wind")})
+    walls, all_rows, works = (wet,) * 4, ny + 2 * HALO, SLOPING_WORKS if sloped else WORKS
+    few = (sloping if sloped else flat).rows_kept(tall(1))
     assert few < all_rows
     for at_once, rows in ((False, all_rows), (True, all_rows), (True, few)):
         start, state = tall(1), tall(2)
         cells = nz, rows, nx + 2 * HALO
-        work, slow, pressure = np.ones((WORKS, *cells)), np.zeros((FIELDS, *cells)), np.zeros((nz, ny + 2, nx + 2))
+        work, slow, pressure = np.ones((works, *cells)), np.zeros((FIELDS, *cells)), np.zeros((nz, ny + 2, nx + 2))
         flux = np.zeros((nz, ny, nx + 1)), np.zeros((nz, ny + 1, nx)), np.zeros((nz + 1, ny, nx))
-        linear, given = (state if goes_on else start, water, column), (wind, weights, large)
-        rest = pressure, levels, *flux, numbers, core(ny, SUBSTEPS, False), WRAPPED
-        if at_once:
+        begun = state if goes_on else start
+        linear, given = (begun, water, column), (wind, weights, large)
+        rest = pressure, levels, *flux, sound, core(ny, SUBSTEPS, False), WRAPPED
+        if sloped and at_once:
+            kept = sloping.faces_kept(state, SUBSTEPS), walls
+            linear = begun, water, ground, column, weights, large
+            sloping.linearize_and_sweep(*linear, start, state, work, slow, *rest, *kept)
+        elif sloped:
+            sloping.prepare(begun, water, ground, levels, work)
+            sloping.tendencies(begun, work, ground, column, levels, weights, large, slow)
+            slow[1, :, :, [HALO, -HALO]] = slow[2, :, [HALO, -HALO]] = 0.0
+            flat.begin(start, work[:WORKS], pressure)
+            sloping.sweep(start, state, work, ground, slow, *rest, sloping.faces_kept(state, SUBSTEPS))
+        elif at_once:
             flat.linearize_and_sweep(*linear, *given, start, state, work, slow, *rest, walls)
         else:
             flat.linearize(*linear, levels, work, *given, slow, start, pressure)

@@ -54,30 +54,36 @@ def warm_up(config: Config, device: Device = HOST) -> None:
     stage, water = LargeStage(1.0, 1.0, 0.0, wet), table(*state.shape[1:])
     flux = table(4, HALO, HALO + 1), table(4, HALO + 1, HALO), table(5, HALO, HALO)
     sound, starts = Substep(1.0, 1.0, 1e-3, 0.5, 0.0, 0.0, wet), [slow, state]
-    if open_axes(config):
+    sloping_ground, joins = config.terrain.kind != "flat", not device.is_gpu and not open_axes(config)
+    rest = (slow, pressure, levels, *flux, sound)
+    if open_axes(config) or sloping_ground:
         hevi.tendencies(state, work, column, levels, table(2, 4), weights, stage, slow)
-    elif device.is_gpu or config.terrain.kind != "flat":
+    elif device.is_gpu:
         hevi.linearize(state, water, column, levels, work, table(2, 4), weights, stage, slow, state, pressure)
     else:
         given, first = (state, water, column, table(2, 4), weights, stage), starts.pop(0)
-        rest = (slow, pressure, levels, *flux, sound, core(HALO, 1, False), WRAPPED)
-        hevi.linearize_and_sweep(*given, first.copy(), state, work, *rest)
+        hevi.linearize_and_sweep(*given, first.copy(), state, work, *rest, core(HALO, 1, False), WRAPPED)
     hevi.begin(state, work, pressure)
     for start in starts:  # the first substep of a stage, and the others, which are in place
-        hevi.substep(start, state, work, slow, pressure, levels, *flux, sound)
-    if config.terrain.kind != "flat":
+        hevi.substep(start, state, work, *rest)
+    if sloping_ground:
         cells = state.shape[1:]
         ground = Ground(table(4, *cells), table(METRICS, *cells), table(2, *cells), table(2, 4))
         work = table(SLOPING_WORKS, *cells)
         sloping.prepare(state, device.to_device(NO_WATER.astype(state.dtype)), ground, levels, work)
-        stage = LargeStage(1.0, 1.0, config.coriolis)
-        sloping.tendencies(state, work, ground, column, levels, weights, stage, slow)
-        for start in (slow, state):
-            sloping.substep(start, state, work, ground, slow, pressure, levels, *flux, sound)
+        stage = LargeStage(1.0, 1.0, config.coriolis, wet)
+        if joins:
+            given, kept = (state, water, ground, column, weights, stage), sloping.faces_kept(state, 1)
+            first = starts.pop(0).copy()
+            sloping.linearize_and_sweep(*given, first, state, work, *rest, core(HALO, 1, False), WRAPPED, kept)
+        else:
+            sloping.tendencies(state, work, ground, column, levels, weights, stage, slow)
+        for start in starts:
+            sloping.substep(start, state, work, ground, *rest)
         sloping.relax(state, ground, levels, table(4), 1.0)
     relax(state, column, table(4, 4), table(2, HALO), table(2, HALO), table(4), 1.0, 1)
     mu, spacing = table(*state.shape[1:]), (1.0, 1.0)
-    mixes, sloping_ground = bool(config.smagorinsky.coefficient or config.diffusion), config.terrain.kind != "flat"
+    mixes = bool(config.smagorinsky.coefficient or config.diffusion)
     if mixes and sloping_ground:
         rows, numbers = table(ROWS, *cells), (levels, spacing, 0.1, 1.0, 0.1)
         sloping_stress.viscosity(state, work, ground, *numbers, rows, mu)

@@ -126,15 +126,22 @@ class SplitModel(WatchedState):
             begins = not done and turns[0, 0] == 0
             with timer("sound"):
                 states = (self.start if begins else self.state.data, self.state.data)
-                rest = (self.slow, self.pressure.data, self.levels, *self.mass_flux, fast, turns, self.ends)
-                if self.terrain:
-                    sloping.sweep(*states, self.work, self.terrain.ground, *rest, self.faces_kept)
-                elif begins and slow:
+                rest = (self.pressure.data, self.levels, *self.mass_flux, fast, turns, self.ends)
+                work, found = self.near
+                ground = self.terrain.ground if self.terrain else None
+                if begins and slow:
                     state, numbers = slow
-                    given = (state, self.water, self.column, self.wind, self.weights, numbers)
-                    hevi.linearize_and_sweep(*given, *states, self.near, *rest, self._walls)
+                    if ground:
+                        linear = (state, self.water, ground, self.column, self.weights, numbers)
+                        kept = (self.faces_kept, self._walls)
+                        sloping.linearize_and_sweep(*linear, *states, work, found, *rest, *kept)
+                    else:
+                        linear = (state, self.water, self.column, self.wind, self.weights, numbers)
+                        hevi.linearize_and_sweep(*linear, *states, work, found, *rest, self._walls)
+                elif ground:
+                    sloping.sweep(*states, work, ground, found, *rest, self.faces_kept)
                 else:
-                    hevi.sweep(*states, self.near, *rest)
+                    hevi.sweep(*states, work, found, *rest)
 
         while done < count:
             depth = min(self.sweeps, count - done)

@@ -45,9 +45,9 @@ from hpckit.kernels.euler.hevi.constants import (
     WRAPPED,
     upwind_weights,
 )
+from hpckit.kernels.euler.hevi.terrain import dispatch as sloping
 from hpckit.kernels.euler.hevi.terrain.constants import SIZE
 from hpckit.kernels.euler.hevi.terrain.constants import WORKS as SLOPING_WORKS
-from hpckit.kernels.euler.hevi.terrain.dispatch import faces_kept
 from hpckit.kernels.euler.hevi.terrain.stress.constants import ROWS
 from hpckit.kernels.euler.hevi.turns import deepest
 from hpckit.plan.grid.decomposition import Decomposition
@@ -138,18 +138,17 @@ class SplitState:
     def _make_work(self) -> None:
         """What a large step works on: its start, slow tendencies, mean mass fluxes at faces."""
         nz, ny, nx = self.state.interior.shape[1:]
-        self.start = self._cells(FIELDS)
-        self.faces_kept = faces_kept(self.start, self.sweeps if self.terrain else 0)
+        self.start, self.slow = self._cells(FIELDS), self._cells(FIELDS)
+        self.faces_kept = sloping.faces_kept(self.start, self.sweeps if self.terrain else 0)
         self.work = self._cells(SLOPING_WORKS if self.terrain else WORKS)
         # Where nothing comes between them, slow tendencies and the first substeps are one pass over the rows. What only
         # substeps of the same stage read is then kept of few rows, if it is all of them.
-        self.joins = self.sweeps > 0 and self.pressure_exchange.within_node and not self.terrain
-        rows = self.state.data.shape[2]
-        if self.joins and max(self.config.substeps) <= self.sweeps:
-            rows = min(rows, hevi.rows_kept(self.start))
-        self.slow = self._cells(FIELDS, rows)
-        self.near = self._cells(WORKS, rows) if rows < self.work.shape[2] else self.work
-        for work in (self.work, self.near):
+        self.joins = self.sweeps > 0 and self.pressure_exchange.within_node
+        self.near = self.work, self.slow
+        at_once = self.joins and max(self.config.substeps) <= self.sweeps
+        if at_once and (rows := (sloping if self.terrain else hevi).rows_kept(self.start)) < self.start.shape[2]:
+            self.near = self._cells(len(self.work), rows), self._cells(FIELDS, rows)
+        for work in (self.work, self.near[0]):
             work[DRY] = 1.0
         shapes = (nz, ny, nx + 1), (nz, ny + 1, nx), (nz + 1, ny, nx)
         self.mass_flux = [self.state.device.zeros(shape, self.state.data.dtype) for shape in shapes]

@@ -112,13 +112,17 @@ def linearize(state, water, column, levels, work, wind, weights, stage, slow, st
     slow_part(state, water, column, levels, work, wind, weights, stage, slow, start, pressure, False)
 
 
-@jit(borrowed=True)
 def begin(start, work, pressure):
-    nz, tall, wide = start.shape[1:]
-    first, end = HALO - 1, wide - HALO + 1
-    for k in range(nz):
-        for j in range(HALO - 1, tall - HALO + 1):
-            _times(work[5, k, j, first:end], start[4, k, j, first:end], pressure[k, j - HALO + 1])
+    begin_rows(start, work, pressure, HALO - 1, start.shape[2] - HALO + 1)
+
+
+@jit(borrowed=True)
+def begin_rows(start, work, pressure, first, last):
+    left, end = HALO - 1, start.shape[3] - HALO + 1
+    for k in range(start.shape[1]):
+        for j in range(first, last):
+            stiff = work[5, k, place(j, work.shape[2]), left:end]
+            _times(stiff, start[4, k, j, left:end], pressure[k, j - HALO + 1])
 
 
 @jit(noalias=True, borrowed=True)
@@ -157,19 +161,19 @@ def linearize_and_sweep(
     _linearize_and_sweep(*linear, *given, tiles(nx), wet, turns, ends, rows_at_once(nx, nz), walls)
 
 
-def rows_at_once(columns, levels):
+def rows_at_once(columns, levels, numbers=NUMBERS):
     """Of how many rows tendencies are found before the substeps that read them: of as many as the cache holds."""
-    fit = WITHIN // (8 * NUMBERS * columns * levels)
+    fit = WITHIN // (8 * numbers * columns * levels)
     return min(fit, ROWS) if fit >= FEWEST else ROWS
 
 
-def rows_kept(columns, levels):
+def rows_kept(columns, levels, numbers=NUMBERS):
     """How many rows at least `slow` and `work` have, where all substeps of a stage come with its tendencies.
 
     Those that keep their place; of the others those that wait for substeps (the last of which reads a row before its
     own), those that are found at once, and those that are found ahead for them.
     """
-    return FIXED + MOST + BEHIND + rows_at_once(columns, levels) + NORTH
+    return FIXED + MOST + BEHIND + rows_at_once(columns, levels, numbers) + NORTH
 
 
 @jit(borrowed=True)
@@ -186,7 +190,7 @@ def _linearize_and_sweep(
             state, water, column, levels, work, wind, weights, stage, slow, old, pressure, x, y, z, u, v, w, theta, p,
             dry, weight, follows, moist, False, first, last,
         )  # fmt: skip
-        _shut(slow, walls, tall, first, last)
+        shut(slow, walls, tall, first, last)
         # Rows that come read the state, which may be `new`, from three rows before them on.
         most, until = last - BEHIND - HALO if last < end else tall, done
         while until < len(turns) and turns[until, 0] + turns[until, 1] <= most:
@@ -199,19 +203,19 @@ def _linearize_and_sweep(
 
 
 @jit(borrowed=True)
-def _shut(slow, walls, tall, first, last):
+def shut(slow, walls, tall, first, last):
     """No tendency of the momentum through walls in some rows; walls: in the west, east, south, north."""
     west, east, south, north = walls
     nz, rows, wide = slow.shape[1:]
     for j in range(first, last):
-        shut = (south and j == HALO) or (north and j == tall - HALO)
+        whole_row = (south and j == HALO) or (north and j == tall - HALO)
         row = place(j, rows)
         for k in range(nz):
             if west:
                 slow[1, k, row, HALO] = 0.0
             if east:
                 slow[1, k, row, wide - HALO] = 0.0
-            if shut:
+            if whole_row:
                 for i in range(wide):
                     slow[2, k, row, i] = 0.0
 

@@ -100,7 +100,7 @@ def slow_rows(
                 )  # fmt: skip
             else:
                 _take(
-                    flat_work, u, v, w, theta, p, dry, weight, nz, tall, wide, len(x) - LANES, k + AHEAD,
+                    flat_work, u, v, w, theta, p, dry, weight, nz, rows, wide, len(x) - LANES, k + AHEAD,
                     first - SOUTH, last + NORTH, wet,
                 )  # fmt: skip
         if k >= 0:
@@ -194,11 +194,11 @@ def _find(
 
 
 @jit(noalias=True, borrowed=True)
-def _take(work, u, v, w, theta, p, dry, weight, nz, tall, wide, span, k, first, last, wet):
+def _take(work, u, v, w, theta, p, dry, weight, nz, rows, wide, span, k, first, last, wet):
     """The same rows from `work`."""
-    plane, cells = tall * wide, nz * tall * wide
+    plane, cells = rows * wide, nz * rows * wide
     for j in range(first, last):
-        at, a = k * plane + j * wide, u8(near(k, j - first, span) - HALO)
+        at, a = k * plane + place(j, rows) * wide, u8(near(k, j - first, span) - HALO)
         b, c, d, e, f, g = (
             u8(at), u8(cells + at), u8(2 * cells + at), u8(3 * cells + at), u8(4 * cells + at), u8(DRY * cells + at)
         )  # fmt: skip

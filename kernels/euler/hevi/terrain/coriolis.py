@@ -6,17 +6,19 @@ import numpy as np
 
 from hpckit.kernels.compile.jit import jit
 from hpckit.kernels.euler.hevi.constants import HALO
+from hpckit.kernels.euler.hevi.rows import place
 
 u8 = np.uint64
 
 
 @jit(borrowed=True)
-def add_coriolis(state, base, wind, coriolis, slow):
-    """base: J rho of the base state, [nz, ny + 8, nx + 8]; wind: `Ground.wind`."""
+def add_coriolis(state, base, wind, coriolis, slow, first, last):
+    """To some rows of `slow`, which may have room for few. base: J rho of the base state; wind: `Ground.wind`."""
     nz, tall, wide = state.shape[1:]
     lo, hi = HALO, wide - HALO
     for k in range(nz):
-        for j in range(HALO, tall - HALO + 1):
+        for j in range(first, last):
+            o = place(j, slow.shape[2])
             south, here = state[0, k, j - 1, lo - 1 : hi + 1], state[0, k, j, lo - 1 : hi + 1]
             north = state[0, k, j + 1, lo - 1 : hi + 1]
             base_south, base_here = base[k, j - 1, lo - 1 : hi + 1], base[k, j, lo - 1 : hi + 1]
@@ -25,11 +27,11 @@ def add_coriolis(state, base, wind, coriolis, slow):
                 _turned(
                     state[2, k, j, lo - 1 : hi + 1], state[2, k, j + 1, lo - 1 : hi + 1], south, here, north,
                     base_south, base_here, base_north, wind[1, k, j, lo - 1 : hi + 1],
-                    wind[1, k, j + 1, lo - 1 : hi + 1], coriolis, slow[1, k, j, lo : hi + 1],
+                    wind[1, k, j + 1, lo - 1 : hi + 1], coriolis, slow[1, k, o, lo : hi + 1],
                 )  # fmt: skip
             _turned_back(
                 state[1, k, j - 1, lo : hi + 1], state[1, k, j, lo : hi + 1], south, here, base_south, base_here,
-                wind[0, k, j - 1, lo : hi + 1], wind[0, k, j, lo : hi + 1], coriolis, slow[2, k, j, lo:hi],
+                wind[0, k, j - 1, lo : hi + 1], wind[0, k, j, lo : hi + 1], coriolis, slow[2, k, o, lo:hi],
             )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from hpckit.kernels.euler.box.constants import FIELDS
-from hpckit.kernels.euler.hevi.constants import HALO, LEVELS, LargeStage, Substep
+from hpckit.kernels.euler.hevi.constants import HALO, LEVELS, NO_WALLS, LargeStage, Substep
 from hpckit.kernels.euler.hevi.terrain.constants import FACES_KEPT, METRICS, WORKS, Ground
 from hpckit.kernels.forms import double_form_for
 
@@ -48,6 +48,32 @@ def sweep(
     _checked(*given).sweep(*given, turns, ends, kept_faces)
 
 
+def linearize_and_sweep(
+    state: Any, water: Any, ground: Ground, column: Any, weights: Any, stage: LargeStage, old: Any, new: Any, work: Any,
+    slow: Any, pressure: Any, levels: Any, flux_x: Any, flux_y: Any, flux_z: Any, numbers: Substep, turns: Any,
+    ends: int, kept_faces: Any, walls: tuple[bool, bool, bool, bool] = NO_WALLS,
+) -> None:  # fmt: skip
+    """All of a stage before its first exchange in one pass, as the flat one: with the bits of `prepare`, `tendencies`,
+    no momentum through walls, `begin` of the flat kernels, and `sweep`.
+    """
+    given = new, work, ground, slow, pressure, levels, flux_x, flux_y, flux_z, numbers
+    form = _checked(old, *given)
+    double_form_for(__package__, state, water, column, weights)
+    tall = state.shape[2]
+    if slow.shape[2] < min(tall, rows_kept(state)):
+        raise ValueError(f"tendencies need {min(tall, rows_kept(state))} rows in the cache, not {slow.shape[2]}")
+    if slow.shape != (FIELDS, *work.shape[1:]) or weights.shape != (3, 7):
+        raise ValueError(f"the tendencies must be {(FIELDS, *work.shape[1:])} and the weights of faces (3, 7)")
+    first = state, water, ground, column, weights, stage, old, new, work, slow, pressure, levels
+    form.linearize_and_sweep(*first, flux_x, flux_y, flux_z, numbers, turns, ends, kept_faces, walls)
+
+
+def rows_kept(state: Any) -> int:
+    """As of the flat kernels."""
+    nz, _, wide = state.shape[1:]
+    return double_form_for(__package__, state).rows_kept(wide - 2 * HALO, nz)
+
+
 def faces_kept(state: Any, substeps: int) -> np.ndarray:
     """Room for what `sweep` keeps of faces between turns."""
     return np.empty((substeps, FACES_KEPT, state.shape[1], state.shape[3] - 2 * HALO + 1))
@@ -85,7 +111,9 @@ def _form(state: Any, ground: Ground, levels: Any, work: Any, *arrays: Any) -> A
             f" {HALO}, not {state.shape}"
         )
     nz, cells = state.shape[1], state.shape[1:]
-    wanted = [(4, *cells), (METRICS, *cells), (2, *cells), (2, nz), (LEVELS, nz + 1), (WORKS, *cells)][: len(given)]
+    wanted = [(4, *cells), (METRICS, *cells), (2, *cells), (2, nz), (LEVELS, nz + 1)]
+    if work is not None:  # of all rows or of those that are kept
+        wanted.append((WORKS, nz, min(work.shape[2], cells[1]), cells[2]))
     if [each.shape for each in given] != wanted:
         raise ValueError(f"terrain, levels and work space of this box are {wanted}")
     return form

@@ -5,232 +5,31 @@ from __future__ import annotations
 import numpy as np
 
 from hpckit.kernels.compile.jit import inlined, jit
-from hpckit.kernels.euler.constants import GAMMA, GRAVITY
 from hpckit.kernels.euler.hevi import simd as flat
-from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, ELSEWHERE, FACES_BACK, HALO, PER_FACE, LargeStage
+from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, ELSEWHERE, HALO, LargeStage
 from hpckit.kernels.euler.hevi.constants import WORKS as FLAT_WORKS
 from hpckit.kernels.euler.hevi.rows import (
     add_means,
     ask,
     ask_each,
     either,
-    fill,
     fill_ends,
     forward,
     kept,
     kept_rows,
+    place,
     settle,
     tiles,
 )
+from hpckit.kernels.euler.hevi.slow import NORTH, kinds, room, slow_rows
 from hpckit.kernels.euler.hevi.terrain.constants import FACES_KEPT
 from hpckit.kernels.euler.hevi.terrain.coriolis import add_coriolis
+from hpckit.kernels.euler.hevi.terrain.slow import FIRST, add_forces, find, prepare, rise, slope, tendencies
 from hpckit.kernels.euler.hevi.turns import whole
-from hpckit.kernels.euler.numerics import outside, power
 
+__all__ = ["prepare", "tendencies"]
 u8 = np.uint64
-FIRST = HALO - FACES_BACK  # of the cells of `work`
-
-
-@jit(borrowed=True)
-def prepare(state, water, ground, levels, work):
-    base, metric = ground.base, ground.metric
-    nz, tall, wide = state.shape[1:]
-    end = wide - FIRST + 1
-    for k in range(nz):
-        for j in range(FIRST, tall - FIRST + 1):
-            _speeds(
-                state[0, k, j, FIRST:end], state[0, k, j, FIRST - 1 : end - 1], state[0, k, j - 1, FIRST:end],
-                base[0, k, j, FIRST:end], base[0, k, j, FIRST - 1 : end - 1], base[0, k, j - 1, FIRST:end],
-                state[1, k, j, FIRST:end], state[2, k, j, FIRST:end], state[4, k, j, FIRST:end],
-                base[1, k, j, FIRST:end], work[0, k, j, FIRST:end], work[1, k, j, FIRST:end], work[3, k, j, FIRST:end],
-            )  # fmt: skip
-            heat, base_heat, base_p = state[4, k, j, FIRST:end], base[1, k, j, FIRST:end], base[2, k, j, FIRST:end]
-            p, stiff = work[8, k, j, FIRST:end], work[5, k, j, FIRST:end]
-            if _pressure(heat, base_heat, base_p, p, stiff):
-                _pressure_far(heat, base_heat, base_p, p, stiff)
-            fill(work[4, k, j, FIRST:end], 0.0)
-            fill(work[6, k, j, FIRST:end], 1.0)
-            if water.size:
-                _load(
-                    state[0, k, j, FIRST:end], water[k, j, FIRST:end], base[0, k, j, FIRST:end],
-                    base[3, k, j, FIRST:end], work[6, k, j, FIRST:end], work[7, k, j, FIRST:end],
-                )  # fmt: skip
-    for k in range(nz):
-        low = max(k - 1, 0)
-        for j in range(FIRST, tall - FIRST):
-            _rise(
-                state[3, k, j, FIRST : end - 1], state[0, low, j, FIRST : end - 1], state[0, k, j, FIRST : end - 1],
-                base[0, low, j, FIRST : end - 1], base[0, k, j, FIRST : end - 1], metric[5, k, j, FIRST : end - 1],
-                metric[6, k, j, FIRST : end - 1], metric[7, k, j, FIRST : end - 1], work[0, low, j, FIRST:end],
-                work[0, k, j, FIRST:end], work[1, low, j, FIRST : end - 1], work[1, k, j, FIRST : end - 1],
-                work[1, low, j + 1, FIRST : end - 1], work[1, k, j + 1, FIRST : end - 1], levels[BELOW, k],
-                levels[ABOVE, k], work[2, k, j, FIRST : end - 1],
-            )  # fmt: skip
-
-
-@jit(noalias=True, borrowed=True)
-def _speeds(
-    rho, west, south, base, base_west, base_south, momentum_u, momentum_v, heat, base_heat, u, v, theta
-):  # fmt: skip
-    for i in range(u8(len(rho))):
-        here = rho[i] + base[i]
-        u[i] = momentum_u[i] / (0.5 * ((west[i] + base_west[i]) + here))
-        v[i] = momentum_v[i] / (0.5 * ((south[i] + base_south[i]) + here))
-        theta[i] = (heat[i] + base_heat[i]) / here
-
-
-@jit(noalias=True, borrowed=True)
-def _pressure(heat, base_heat, base_p, p, stiff):
-    far = 0
-    for i in range(u8(len(heat))):
-        e = heat[i] / base_heat[i]
-        excess = base_p[i] * power(e, False)
-        far |= outside(e)
-        slope = GAMMA * (base_p[i] + excess) / (heat[i] + base_heat[i])
-        p[i] = excess - slope * heat[i]
-        stiff[i] = slope
-    return far
-
-
-@jit(noalias=True, borrowed=True)
-def _pressure_far(heat, base_heat, base_p, p, stiff):
-    for i in range(u8(len(heat))):
-        excess = base_p[i] * power(heat[i] / base_heat[i], True)
-        slope = GAMMA * (base_p[i] + excess) / (heat[i] + base_heat[i])
-        p[i] = excess - slope * heat[i]
-        stiff[i] = slope
-
-
-@jit(noalias=True, borrowed=True)
-def _load(rho, water, base_rho, base_water, dry, load):
-    for i in range(u8(len(rho))):
-        dry[i] = 1.0 / (1.0 + water[i])
-        load[i] = rho[i] * (1.0 + water[i]) + base_rho[i] * (water[i] - base_water[i])
-
-
-@jit(noalias=True, borrowed=True)
-def _rise(
-    omega, rho_low, rho, base_low, base, per_w, slope_x, slope_y, u_low, u, v_low, v, v_north_low, v_north, below,
-    above, w,
-):  # fmt: skip
-    """The true vertical wind at the low faces of a level; u: a cell ahead."""
-    for i in range(u8(len(w))):
-        density = below * (rho_low[i] + base_low[i]) + above * (rho[i] + base[i])
-        mean_u = below * (0.5 * (u_low[i] + u_low[i + u8(1)])) + above * (0.5 * (u[i] + u[i + u8(1)]))
-        mean_v = below * (0.5 * (v_low[i] + v_north_low[i])) + above * (0.5 * (v[i] + v_north[i]))
-        w[i] = omega[i] / (per_w[i] * density) + slope_x[i] * mean_u + slope_y[i] * mean_v
-
-
-def tendencies(state, work, ground, column, levels, weights, stage, slow):
-    calm = np.zeros((2, state.shape[1]))
-    plain = LargeStage(stage.dx, stage.dy, 0.0, False)
-    flat.tendencies(state, work[:FLAT_WORKS], column, levels, calm, weights, plain, slow)
-    if stage.coriolis:
-        add_coriolis(state, ground.base[0], ground.wind, stage.coriolis, slow)
-    _sloped(ground.metric, levels, slow)
-    _forces(state[0], work, ground, levels, stage, slow)
-
-
-@jit(borrowed=True)
-def _sloped(metric, levels, slow):
-    """The tendency of J rho w becomes that of Omega."""
-    nz, tall, wide = slow.shape[1:]
-    lo, hi = HALO, wide - HALO
-    for k in range(1, nz):
-        for j in range(HALO, tall - HALO):
-            _contravariant(
-                slow[1, k - 1, j, lo : hi + 1], slow[1, k, j, lo : hi + 1], metric[0, k - 1, j, lo : hi + 1],
-                metric[0, k, j, lo : hi + 1], slow[2, k - 1, j, lo:hi], slow[2, k, j, lo:hi],
-                slow[2, k - 1, j + 1, lo:hi], slow[2, k, j + 1, lo:hi], metric[1, k - 1, j, lo:hi],
-                metric[1, k, j, lo:hi], metric[1, k - 1, j + 1, lo:hi], metric[1, k, j + 1, lo:hi],
-                metric[5, k, j, lo:hi], metric[6, k, j, lo:hi], metric[7, k, j, lo:hi], levels[BELOW, k],
-                levels[ABOVE, k], slow[3, k, j, lo:hi],
-            )  # fmt: skip
-
-
-@jit(noalias=True, borrowed=True)
-def _contravariant(
-    u_low, u, size_u_low, size_u, v_low, v, v_north_low, v_north, size_v_low, size_v, size_v_north_low, size_v_north,
-    per_w, slope_x, slope_y, below, above, out,
-):  # fmt: skip
-    for i in range(u8(len(out))):
-        e = i + u8(1)
-        mean_u = below * (0.5 * (u_low[i] / size_u_low[i] + u_low[e] / size_u_low[e]))
-        mean_u += above * (0.5 * (u[i] / size_u[i] + u[e] / size_u[e]))
-        mean_v = below * (0.5 * (v_low[i] / size_v_low[i] + v_north_low[i] / size_v_north_low[i]))
-        mean_v += above * (0.5 * (v[i] / size_v[i] + v_north[i] / size_v_north[i]))
-        out[i] = out[i] * per_w[i] - (slope_x[i] * mean_u + slope_y[i] * mean_v)
-
-
-@jit(borrowed=True)
-def _forces(rho, work, ground, levels, stage, slow):
-    """Of p' and of what weighs on the momenta and on Omega."""
-    metric, tilt, dry, dx, dy, wet = ground.metric, ground.tilt, work[6], stage.dx, stage.dy, stage.wet
-    load = work[7]
-    nz, tall, wide = rho.shape
-    lo, hi = HALO, wide - HALO
-    for k in range(nz):
-        m = min(max(k - 1, 0), nz - 3)
-        for j in range(HALO, tall - HALO + 1):
-            p = work[8, m : m + 3, j]
-            if j < tall - HALO:
-                _push(
-                    work[8, k, j, lo - 1 : hi], work[8, k, j, lo : hi + 1], p[0, lo - 1 : hi], p[1, lo - 1 : hi],
-                    p[2, lo - 1 : hi], p[0, lo : hi + 1], p[1, lo : hi + 1], p[2, lo : hi + 1],
-                    metric[0, k, j, lo : hi + 1], metric[2, k, j, lo : hi + 1], dry[k, j, lo - 1 : hi],
-                    dry[k, j, lo : hi + 1], tilt[0, k], tilt[1, k], dx, wet, slow[1, k, j, lo : hi + 1],
-                )  # fmt: skip
-            south = work[8, m : m + 3, j - 1]
-            _push(
-                work[8, k, j - 1, lo:hi], work[8, k, j, lo:hi], south[0, lo:hi], south[1, lo:hi], south[2, lo:hi],
-                p[0, lo:hi], p[1, lo:hi], p[2, lo:hi], metric[1, k, j, lo:hi], metric[3, k, j, lo:hi],
-                dry[k, j - 1, lo:hi], dry[k, j, lo:hi], tilt[0, k], tilt[1, k], dy, wet, slow[2, k, j, lo:hi],
-            )  # fmt: skip
-            if k and j < tall - HALO:
-                _lift(
-                    work[8, k - 1, j, lo - 1 : hi + 1], work[8, k, j, lo - 1 : hi + 1], work[8, k - 1, j - 1, lo:hi],
-                    work[8, k, j - 1, lo:hi], work[8, k - 1, j + 1, lo:hi], work[8, k, j + 1, lo:hi],
-                    load[k - 1, j, lo:hi], load[k, j, lo:hi], rho[k - 1, j, lo:hi], rho[k, j, lo:hi],
-                    metric[4, k, j, lo:hi], metric[5, k, j, lo:hi], metric[6, k, j, lo:hi], metric[7, k, j, lo:hi],
-                    dry[k - 1, j, lo:hi], dry[k, j, lo:hi], dx, dy,
-                    levels[BELOW, k], levels[ABOVE, k], levels[PER_FACE, k], wet, slow[3, k, j, lo:hi],
-                )  # fmt: skip
-
-
-@jit(noalias=True, borrowed=True)
-def _push(
-    low, high, a_low, b_low, c_low, a, b, c, size, slope, dry_low, dry, first, second, width, wet, out
-):  # fmt: skip
-    """The force along a level: a to c are three levels of the pressure, around the face's own."""
-    per_width = 1.0 / width
-    for i in range(u8(len(out))):
-        upward = 0.5 * (
-            (first * (b_low[i] - a_low[i]) + second * (c_low[i] - b_low[i]))
-            + (first * (b[i] - a[i]) + second * (c[i] - b[i]))
-        )
-        share = 0.5 * (dry_low[i] + dry[i]) if wet else 1.0
-        out[i] += share * (slope[i] * upward - size[i] * ((high[i] - low[i]) * per_width))
-
-
-@jit(noalias=True, borrowed=True)
-def _lift(
-    under, p, under_south, south, under_north, north, load_low, load, rho_low, rho, steep, per_w, slope_x, slope_y,
-    dry_low, dry, dx, dy, below, above, per_face, wet, out,
-):  # fmt: skip
-    """The force on Omega; under and p: a cell ahead."""
-    half_x, half_y = 0.5 / dx, 0.5 / dy
-    for i in range(u8(len(out))):
-        here, far = i + u8(1), i + u8(2)
-        across = below * ((under[far] - under[i]) * half_x) + above * ((p[far] - p[i]) * half_x)
-        along = below * ((under_north[i] - under_south[i]) * half_y) + above * ((north[i] - south[i]) * half_y)
-        pull = steep[i] * ((p[here] - under[here]) * per_face)
-        lift = slope_x[i] * across + slope_y[i] * along
-        if wet:
-            pull += GRAVITY * per_w[i] * (below * load_low[i] + above * load[i])
-            weight = GRAVITY * per_w[i] * (below * rho_low[i] + above * rho[i])
-            out[i] += weight + (below * dry_low[i] + above * dry[i]) * (lift - pull)
-        else:
-            out[i] += lift - pull
+NUMBERS = 34  # of a cell, that its slow tendencies and its first substep read or leave
 
 
 def substep(old, new, work, ground, slow, pressure, levels, flux_x, flux_y, flux_z, numbers):
@@ -248,6 +47,60 @@ def sweep(old, new, work, ground, slow, pressure, levels, flux_x, flux_y, flux_z
         _sweep(*rest)
     else:
         _first_sweep(old, *rest)
+
+
+def linearize_and_sweep(
+    state, water, ground, column, weights, stage, old, new, work, slow, pressure, levels, flux_x, flux_y, flux_z,
+    numbers, turns, ends, kept_faces, walls,
+):  # fmt: skip
+    (rows, low), wet = kept_rows(new.shape[1]), 1.0 if numbers.wet else None
+    nz, nx = new.shape[1], new.shape[3] - 2 * HALO
+    plain = LargeStage(stage.dx, stage.dy, 0.0, False)
+    linear = state, water, column, np.zeros((2, nz)), weights, stage, plain, *room(state, False)
+    given = old, new, work, work[:FLAT_WORKS], ground, slow, pressure, levels, flux_x, flux_y, flux_z, numbers
+    more = rows, low, np.empty((nz, nx + 1)), kept_faces, tiles(nx), wet, turns, ends
+    _linearize_and_sweep(*linear, kinds(weights, plain)[0], *given, *more, flat.rows_at_once(nx, nz, NUMBERS), walls)
+
+
+def rows_kept(columns, levels):
+    return flat.rows_kept(columns, levels, NUMBERS)
+
+
+@jit(borrowed=True)
+def _linearize_and_sweep(
+    state, water, column, calm, weights, stage, plain, x, y, z, u, v, w, theta, p, dry, weight, follows, old, new, work,
+    flat_work, ground, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, rows, low, across, kept_faces, tile,
+    wet, turns, ends, at_once, walls,
+):  # fmt: skip
+    """As the flat one. What needs the next row's tendencies is a row behind them."""
+    tall = state.shape[2]
+    begin, end, done, found = HALO - 1, tall - HALO + 1, 0, FIRST
+    times = -((begin - end) // at_once)
+    for time in range(times):
+        first, last = begin + (end - begin) * time // times, begin + (end - begin) * (time + 1) // times
+        until = min(last + NORTH, tall - FIRST)
+        find(state, water, ground.base, levels, work, found + (time > 0), until + 1)
+        rise(state, ground.base, ground.metric, levels, work, found, until)
+        found = until
+        slow_rows(
+            state, water, column, levels, flat_work, calm, weights, plain, slow, old, pressure, x, y, z, u, v, w, theta,
+            p, dry, weight, follows, None, True, first, last,
+        )  # fmt: skip
+        if stage.coriolis:
+            add_coriolis(state, ground.base[0], ground.wind, stage.coriolis, slow, max(first, HALO), last)
+        low_row, high_row = max(first - 1, HALO), last - 1 if last < end else last
+        slope(ground.metric, levels, slow, low_row, min(high_row, tall - HALO))
+        add_forces(state[0], work, ground.metric, ground.tilt, levels, stage, slow, low_row, high_row)
+        flat.shut(slow, walls, tall, low_row, high_row)
+        flat.begin_rows(old, work, pressure, first, last)
+        most, next_turn = last - flat.BEHIND - HALO if last < end else tall, done
+        while next_turn < len(turns) and turns[next_turn, 0] + turns[next_turn, 1] <= most:
+            next_turn += 1
+        _first_sweep(
+            old, new, work, ground, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, rows, low, across,
+            kept_faces, tile, wet, turns[done:next_turn], ends,
+        )  # fmt: skip
+        done = next_turn
 
 
 @jit(borrowed=True)
@@ -320,21 +173,27 @@ def _row(
     )  # fmt: skip
     excess, x, y, z = pressure.reshape(-1), flux_x.reshape(-1), flux_y.reshape(-1), flux_z.reshape(-1)
     next_p, per_dx, per_dy = pressure.shape[1] * far, 1.0 / numbers.dx, 1.0 / numbers.dy
+    rows_near = slow.shape[2]
+    near, beyond, before = (
+        place(row + HALO, rows_near) * wide + HALO, place(row + HALO + 1, rows_near) * wide + HALO,
+        place(row + HALO - 1, rows_near) * wide + HALO,
+    )  # fmt: skip
+    next_near = rows_near * wide
     at, own = (row + HALO) * wide + HALO, (row + 1) * far + 1  # of the lowest cell in the state and in the pressure
     south, north = kept_faces[substep, _place(row, substep, ny)], kept_faces[substep, _place(row + 1, substep, ny)]
     if south_too:
         _accelerate(
-            old_v, v, slow_v, size_v, slope_v, dry, excess, tilt, at, at - wide, own, own - far, cells, next_p, wide,
-            far, nx, per_dy, dt, wet, south,
+            old_v, v, slow_v, size_v, slope_v, dry, excess, tilt, at, near, before, own, own - far, cells, next_near,
+            next_p, wide, far, nx, per_dy, dt, wet, south,
         )  # fmt: skip
     _accelerate(
-        old_u, u, slow_u, size_u, slope_u, dry, excess, tilt, at, at - 1, own, own - 1, cells, next_p, wide, far,
-        nx + 1, per_dx, dt, wet, across,
+        old_u, u, slow_u, size_u, slope_u, dry, excess, tilt, at, near, near - 1, own, own - 1, cells, next_near,
+        next_p, wide, far, nx + 1, per_dx, dt, wet, across,
     )  # fmt: skip
     if north_too:
         _accelerate(
-            old_v, v, slow_v, size_v, slope_v, dry, excess, tilt, at + wide, at, own + far, own, cells, next_p, wide,
-            far, nx, per_dy, dt, wet, north,
+            old_v, v, slow_v, size_v, slope_v, dry, excess, tilt, at + wide, beyond, near, own + far, own, cells,
+            next_near, next_p, wide, far, nx, per_dy, dt, wet, north,
         )  # fmt: skip
     if share != 0.0:
         add_means(x, y, u, v, share, row, ny, south_too, north_too, at, wide, cells, nz, nx)
@@ -344,39 +203,41 @@ def _row(
         forward(
             u, v, begin_w, begin_rho, begin_heat, slow_w, slow_heat, theta, stiff, dry, steep, per_w, slope_x, slope_y,
             across[:, first:], south[:, first:], north[:, first:], rows, low, levels, per_dx, per_dy, dt, implicit, n,
-            cell, wide, cells, cell, cell + wide, cell - wide, cells, ahead, 1.0, wet,
+            cell, wide, cells, near + first, beyond + first, before + first, next_near, ahead, 1.0, wet,
         )  # fmt: skip
         settle(
-            rows, low, old_w, old_heat, stiff, levels, dt, implicit, numbers.damping, share, n, cell, cells, cell,
-            cells, excess, middle, next_p, z, row * nx + first, ny * nx, new_rho, new_w, new_heat,
+            rows, low, old_w, old_heat, stiff, levels, dt, implicit, numbers.damping, share, n, cell, cells,
+            near + first, next_near, excess, middle, next_p, z, row * nx + first, ny * nx, new_rho, new_w, new_heat,
         )  # fmt: skip
     fill_ends(pressure, row + 1, ends)
 
 
 @jit(noalias=True, borrowed=True)
 def _accelerate(
-    old, new, slow, size, slope, dry, p, tilt, at, before, high, low, next_cell, next_p, wide, far, count, per_width,
-    dt, wet, along,
+    old, new, slow, size, slope, dry, p, tilt, at, near, before, high, low, next_cell, next_near, next_p, wide, far,
+    count, per_width, dt, wet, along,
 ):  # fmt: skip
-    """Momenta of a plane at faces between the cells `before` and `at`, which stand at low and high in the pressure.
+    """Momenta of a plane at faces between the cells `before` and `near`, which stand at low and high in the pressure.
 
-    old: None where it is `new`. along: the gradients there.
+    near, before: in slow and dry, as `at` elsewhere. old: None where it is `new`. along: the gradients there.
     """
     nz = tilt.shape[1]
     for k in range(nz):
         m = min(max(k - 1, 0), nz - 3) * next_p
-        c, e, right, left = (
-            u8(at + k * next_cell), u8(before + k * next_cell), u8(high + k * next_p), u8(low + k * next_p)
+        c, g, e, right, left = (
+            u8(at + k * next_cell), u8(near + k * next_near), u8(before + k * next_near), u8(high + k * next_p),
+            u8(low + k * next_p),
         )  # fmt: skip
         a, b, d = u8(high + m), u8(high + m + next_p), u8(high + m + 2 * next_p)
         a_low, b_low, d_low = u8(low + m), u8(low + m + next_p), u8(low + m + 2 * next_p)
         first, second = tilt[0, k], tilt[1, k]
-        ask_each((new, slow, size, slope), at + wide + k * next_cell, count)
+        ask_each((new, size, slope), at + wide + k * next_cell, count)
+        ask(slow, near + wide + k * next_near, count)
         if old is not None:
             ask(old, at + wide + k * next_cell, count)
         ask(p, high + far + k * next_p, count)
         if wet is not None:
-            ask(dry, at + wide + k * next_cell, count)
+            ask(dry, near + wide + k * next_near, count)
         for i in range(u8(count)):
             upward = 0.5 * (
                 (first * (p[b_low + i] - p[a_low + i]) + second * (p[d_low + i] - p[b_low + i]))
@@ -386,8 +247,8 @@ def _accelerate(
             along[k, i] = gradient
             share = 1.0
             if wet is not None:
-                share = 0.5 * (dry[e + i] + dry[c + i])
-            force = slow[c + i] + share * (slope[c + i] * upward - size[c + i] * gradient)
+                share = 0.5 * (dry[e + i] + dry[g + i])
+            force = slow[g + i] + share * (slope[c + i] * upward - size[c + i] * gradient)
             new[c + i] = kept(old, either(old, new, c + i) + dt * force)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from hpckit.kernels.compile.jit import jit
 from hpckit.kernels.euler.constants import GRAVITY, REACH
 from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, DRY, HALO, PER_CELL, PER_FACE
-from hpckit.kernels.euler.hevi.terrain.simd import _sloped
+from hpckit.kernels.euler.hevi.terrain.slow import slope
 from hpckit.kernels.euler.hevi.terrain.stress.numerics import (
     across_u,
     across_v,
@@ -125,7 +125,7 @@ def mix(state, work, mu, ground, levels, spacing, dt, prandtl, cross, rows, slow
     _gradients(rows[9:12], ground.metric, levels, spacing, rows[:9])
     _stresses(mu, cross, rows)
     _momenta(rows, ground.metric, levels, spacing, slow)
-    _sloped(ground.metric, levels, slow)
+    slope(ground.metric, levels, slow, HALO, slow.shape[2] - HALO)
     nz, tall, wide = mu.shape
     _warmth(rows[12], mu, ground.metric, levels, spacing, 1.0 / prandtl, slow[4], np.zeros(wide - 2 * HALO))
     for field in range(1, 5):
