@@ -9,11 +9,11 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+from hpckit.apps.md.lammps.charges import CHARGED, OF_CHARGES, ChargeCommands
 from hpckit.apps.md.lammps.fixes import granular
+from hpckit.apps.md.lammps.pair_files import OF_FILES, pair_file
 from hpckit.apps.md.lammps.state import ScriptMistake, ScriptState
-from hpckit.apps.md.settings.formulas import is_number
 from hpckit.apps.md.settings.interaction import Rule, mixed_length
-from hpckit.io.particles.lammps_eam import read_eam
 
 PARAMETERS = {  # of a pair, before its own cutoff
     "morse": 3,
@@ -41,17 +41,7 @@ NAMES = {
     "table": "table",
     "": "lennard_jones",  # of depth 0: charges alone
 }
-CHARGED = {"coul/cut": "cut", "coul/long": "ewald", "coul/dsf": "dsf", "coul/debye": "debye"}
-OF_CHARGES = {  # behind the pair potential's own name; what LAMMPS has of them
-    "": tuple(CHARGED),
-    "lj/cut": tuple(CHARGED),
-    "lj/charmm": ("coul/long",),
-    "buck": ("coul/cut", "coul/long"),
-    "born": ("coul/long", "coul/dsf"),
-}
 MIXING: dict[str, Rule] = {"arithmetic": "lorentz_berthelot", "geometric": "geometric", "sixthpower": "sixth_power"}
-EAM = ("eam", "eam/alloy", "eam/fs")
-OF_FILES = {**dict.fromkeys(EAM, "eam"), "sw": "stillinger_weber", "tersoff": "tersoff", "snap": "snap"}
 
 
 @dataclass
@@ -69,6 +59,7 @@ class ForceCommands:
 
     def __init__(self, script: ScriptState) -> None:
         self.script = script
+        self.charges = ChargeCommands(script)
         self.style: list[str] = []  # of the pairs, with its words
         self.pairs: list[Pair] = []
         self.mix = ""  # as pair_modify says
@@ -78,11 +69,9 @@ class ForceCommands:
         self.is_fresh = False  # whether others were said since the last run
         self.commands: dict[str, Callable[..., None]] = {
             "pair_style": self._pair_style,
-            "kspace_style": self._kspace_style,
-            "kspace_modify": self._kspace_modify,
             "pair_modify": self._pair_modify,
             "pair_coeff": self._pair_coeff,
-            "dielectric": self._dielectric,
+            **self.charges.commands,
         }
 
     def begin_anew(self, name: str, words: Sequence[str]) -> None:
@@ -194,7 +183,7 @@ class ForceCommands:
             self.script.set("interaction.switch", float(rest[0]))
             rest = rest[1:]
         if kind:
-            rest = self._charged(name, kind, rest)
+            rest = self.charges.style(name, kind, rest)
         if name in OF_FILES:
             self.script.set("interaction.kind", OF_FILES[name])
             return
@@ -206,43 +195,6 @@ class ForceCommands:
             self.script.set("interaction.points", int(rest[1]))
         else:
             self.script.set("interaction.cutoff", float(rest[0]))
-
-    def _dielectric(self, constant: str) -> None:
-        self.script.set("coulomb.permittivity", float(constant))
-
-    def _charged(self, name: str, kind: str, words: tuple[str, ...]) -> tuple[str, ...]:
-        """The settings of a pair_style with charges; the words that are left for the pair potential."""
-        self.script.set("coulomb.kind", kind)
-        if kind in ("dsf", "debye"):
-            self.script.set(f"coulomb.{'damping' if kind == 'dsf' else 'screening'}", float(words[0]))
-            words = words[1:]
-        if kind in ("dsf", "ewald") and (kind, name) != ("dsf", "born"):  # which LAMMPS computes with the whole erfc
-            self.script.set("coulomb.erfc", "lammps" if kind == "dsf" else "table")
-        if len(words) > 1:
-            self.script.set("coulomb.cutoff", float(words[1]))
-        return words[:1]
-
-    def _kspace_style(self, name: str, accuracy: str) -> None:
-        if name not in ("ewald", "pppm") or not is_number(accuracy):
-            raise ValueError(f"kspace_style {name} {accuracy}: known are ewald and pppm with an accuracy")
-        if (
-            self.script.section("coulomb").get("kind") not in ("ewald", "pppm")
-            and "pair_style" not in self.script.failed
-        ):
-            raise ValueError("kspace_style must come after a pair_style with coul/long")
-        self.script.set("coulomb.kind", name)
-        self.script.set("coulomb.accuracy", float(accuracy))
-
-    def _kspace_modify(self, *words: str) -> None:
-        left, keys = list(words), {"gewald": 1, "order": 1, "mesh": 3, "kmax/ewald": 3}
-        while left:
-            key = left.pop(0)
-            values, left = left[: keys.get(key, 0)], left[keys.get(key, 0) :]
-            if key not in keys or len(values) < keys[key]:
-                raise ValueError(f"kspace_modify {key}: known are {', '.join(keys)}")
-            name = {"gewald": "splitting", "kmax/ewald": "waves"}.get(key, key)
-            each: list[Any] = [float(value) if key == "gewald" else int(value) for value in values]
-            self.script.set(f"coulomb.{name}", each if len(each) > 1 else each[0])
 
     def _pair_modify(self, *words: str) -> None:
         for key, value in zip(words[::2], words[1::2], strict=True):
@@ -273,7 +225,7 @@ class ForceCommands:
             if (first, second, *rest) != ("*", "*"):
                 raise ValueError(f"pair_coeff of {self.style[0]}: * * alone")
         elif self.style[0] in OF_FILES:
-            self._from_file(first, second, rest)
+            pair_file(self.script, self.style[0], first, second, rest, self.first is not None)
         else:
             if first.isdigit() and second.isdigit() and int(first) > int(second):
                 first, second = second, first  # as in LAMMPS, where neither is a range
@@ -287,52 +239,6 @@ class ForceCommands:
             raise ValueError("pair_coeff of zbl: two types and their atomic numbers")
         for types, word in zip((self.script.types_of(first), self.script.types_of(second)), words, strict=True):
             self.nuclei |= dict.fromkeys(types, float(word))
-
-    def _from_file(self, first: str, second: str, rest: tuple[str, ...]) -> None:
-        if not rest or "file" in self.script.tree["interaction"]:
-            raise ValueError(f"pair_coeff of {self.style[0]}: one file, of eam one of one element here")
-        self.script.set("interaction.file", str(self.script.file(rest[0])))
-        if self.style[0] == "eam":
-            self._masses_of_file(rest[0], ())
-            if self.script.types > 1:
-                name = read_eam(self.script.file(rest[0])).elements[0]
-                self.script.set("interaction.elements", [name] * self.script.types)
-            return
-        if self.style[0] == "snap":
-            if len(rest) < 3:
-                raise ValueError("pair_coeff of snap: * * FILE.snapcoeff FILE.snapparam and an element for each type")
-            self.script.set("interaction.parameters_file", str(self.script.file(rest[1])))
-            rest = (rest[0], *rest[2:])
-        if (first, second) != ("*", "*") or len(rest) < 2 or "NULL" in rest:
-            raise ValueError(f"pair_coeff of {self.style[0]}: * * FILE and an element for each type")
-        self.script.set("interaction.elements", list(rest[1:]))
-        self._masses_of_file(rest[0], rest[1:])
-
-    def _masses_of_file(self, name: str, elements: tuple[str, ...]) -> None:
-        """Masses in a file of the embedded-atom method stand for those before it, of the script or of its data file."""
-        if self.style[0] not in EAM:
-            return
-        if self.first is not None:
-            self._require_masses(name, elements)
-            return
-        self.script.masses.clear()
-        if "file" not in self.script.section("system"):
-            return  # settings without masses take them from there
-        self.script.masses |= self._masses_in(name, elements, 1)
-        self.script.lines["system", "masses"] = self.script.number
-
-    def _require_masses(self, name: str, elements: tuple[str, ...]) -> None:
-        """Raise `ValueError` for a file after a run whose masses are others than those of before."""
-        for kind, mass in self._masses_in(name, elements, self.script.types).items():
-            known = self.script.masses.get(kind, mass)
-            if abs(mass / known - 1) > 1e-9:
-                raise ValueError(f"pair_coeff of {name} after a run: it has the mass {mass:g}, not {known:g}")
-
-    def _masses_in(self, name: str, elements: tuple[str, ...], alone: int) -> dict[int, float]:
-        """The masses of types by a file of metals, of its elements, or of its first for so many types without."""
-        file = read_eam(self.script.file(name))
-        rows = [file.elements.index(each) for each in elements if each in file.elements] if elements else [0] * alone
-        return {kind: float(file.masses[row]) for kind, row in enumerate(rows, 1)}
 
     def _spheres(self, style: str) -> None:
         """The sizes of all types."""
