@@ -257,6 +257,29 @@ def test_friction_and_noise_act_on_one_group_and_others_stand_still(tmp_path):
     system.mesh.close()
 
 
+@pytest.mark.parametrize("balanced", [True, False])
+def test_noise_that_adds_up_to_nothing_pushes_no_center(tmp_path, balanced):
+    """Friction alone slows the group's momentum down then, to rounding."""
+    text = GROUPED.replace("damping = 0.02", f"damping = 0.02\nbalanced = {str(balanced).lower()}")
+    (tmp_path / "it.toml").write_text(
+        text.replace('moves = ["left", "some"]\n', "").partition("pushes")[0] + "[time]\nsteps = 9"
+    )
+    config = load(str(tmp_path / "it.toml"), []).config
+    start = Start(config)
+    some = start.members("some")
+    system, dynamics = make_system(config, start, MPI.COMM_SELF, PhaseTimer()), dynamics_of(config)
+    for _ in range(5):
+        before = snapshot(system).velocities
+        dynamics.rub(system, 0.005)
+        after = snapshot(system).velocities
+        np.testing.assert_array_equal(after[~some], before[~some])
+        slowed = np.exp(-0.005 / 0.02) * before[some].sum(axis=0)
+        assert np.abs(after[some] - before[some]).min() > 0
+        assert (np.abs(after[some].sum(axis=0) - slowed).max() < 1e-12) == balanced
+    dynamics.step(system, 0.005, False)
+    system.mesh.close()
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [

@@ -103,7 +103,37 @@ thermo_style custom step temp pe etotal press
 thermo_modify norm no format float %.15g
 run 20
 """
-SCRIPTS = {"turned": TURNED, "filled": FILLED, "leaning": LEANING}
+RANDOM = """units lj
+boundary p p p
+region box block -8 8 -8 8 -8 8
+create_box 3 box
+region tube cylinder z 1 0 5 INF INF side in
+region rest cylinder z 1 0 5 INF INF side out
+region ball sphere 0 4 4 3
+region horn cone x 0 0 4 2 -6 6
+region egg ellipsoid 0 0 0 3 4 5
+region leans prism -4 4 -4 4 -4 4 2 1 1
+region any union 2 tube ball
+region both intersect 2 horn ball
+create_atoms 1 random 200 34134 rest overlap 0.9 maxtry 200
+create_atoms 2 random 60 12756 tube overlap 0.9 maxtry 50
+create_atoms 3 random 30 777 any overlap 0.9
+create_atoms 3 random 5 778 both overlap 0.7
+create_atoms 3 random 5 779 egg overlap 0.8 maxtry 4
+create_atoms 3 random 5 780 leans overlap 0.8
+create_atoms 1 random 20 781 NULL overlap 0.9 maxtry 3
+mass * 1.0
+pair_style lj/cut 2.0
+pair_coeff * * 0.1 1.0
+velocity all create 0.5 4711
+fix 1 all nve
+timestep 0.001
+thermo 10
+thermo_style custom step temp pe etotal press
+thermo_modify norm no format float %.15g
+run 20
+"""
+SCRIPTS = {"random": RANDOM, "turned": TURNED, "filled": FILLED, "leaning": LEANING}
 
 
 @needs_lammps

@@ -839,7 +839,7 @@ def test_walls_stay_in_a_minimization_and_what_hpckit_has_not_is_named(tmp_path)
         ("wall/lj93 zlo EDGE", "wall/lj93 zlo SIDE"),
         ("wall/lj93 zhi", "wall/lj1043 zhi"),
         ("thermo 20", "compute 1 all tmep"),
-        ("timestep 0.004", "fix hot all langevin 90 90 1.0 4711 zero yes"),
+        ("timestep 0.004", "fix hot all langevin 90 90 1.0 4711 gjf yes"),
     ]
     text = BETWEEN_WALLS
     for old, new in wrong:

@@ -400,7 +400,7 @@ def test_pair_potentials_by_name_are_those_of_lammps(tmp_path, style):
         ("fix v all viscous", "GAMMA and scale"),
         ("fix s all spring/self 1 zz", "known are K and xyz"),
         ("fix e all efield 1 0 v_z", "known are EX EY EZ"),
-        ("fix 1 all nve\nfix l all langevin 1 1 1 1 zero yes", "known are T T DAMPING SEED, and tally"),
+        ("fix 1 all nve\nfix l all langevin 1 1 1 1 gjf yes", "known are T T DAMPING SEED, zero"),
         ("delete_atoms overlap 0.5 all", "overlap CUTOFF GROUP GROUP"),
         ("displace_atoms all rotate 0 0 0 0 0 1", "rotate X Y Z AX AY AZ ANGLE"),
         ("region c cone x 0 0 1 2 0", "cone DIM (6)"),

@@ -239,7 +239,7 @@ def _mtk(config: Config, first_step: int) -> MTK:
     if given.kind == "nose_hoover":
         chain = NoseHoover(given.temperature, given.damping, given.chain, drag=given.drag)
     if given.kind == "langevin":
-        what["bath"] = Langevin(given.temperature, given.damping, given.seed, first_step)
+        what["bath"] = _langevin(given, first_step, None)
     if held.tilts:
         return FullMTK(chain, held.pressure, held.damping, tilts=held.tilts, **what)
     return MTK(chain, held.pressure, held.damping, **what)
@@ -256,8 +256,7 @@ def _at_volume(config: Config, start: Start | None, first_step: int) -> Dynamics
     for each in (given, *given.also):
         group = group_of(start, each.group)
         if each.kind == "langevin":
-            held = within(group, each.within)
-            baths.append(Langevin(each.temperature, each.damping, each.seed, first_step, held, each.name))
+            baths.append(_langevin(each, first_step, within(group, each.within)))
         elif each.kind == "bussi":
             baths.append(Bussi(each.temperature, each.damping, each.seed, first_step, group))
         elif each is given and given.sllod:
@@ -267,6 +266,12 @@ def _at_volume(config: Config, start: Start | None, first_step: int) -> Dynamics
     if given.longest is not None and isinstance(baths[0], Langevin):
         return Limited(given.longest, baths[0])
     return Baths(baths) if len(baths) > 1 else baths[0]
+
+
+def _langevin(given: Any, first_step: int, group: Some) -> Langevin:
+    """The bath of these settings, of the whole or of one of more."""
+    numbers = given.temperature, given.damping, given.seed
+    return Langevin(*numbers, first_step, group, given.name, given.balanced)
 
 
 def external_of(config: Config, start: Start) -> ExternalFields | None:

@@ -111,11 +111,12 @@ class BathOf(Section):
     drag: float = Field(0.0, ge=0, description="of nose_hoover, as dynamics.drag")
     within: Block | None = Field(None, description="of langevin, as dynamics.within")
     name: str = Field("", description="of langevin, as dynamics.name")
+    balanced: bool = Field(False, description="of langevin, as dynamics.balanced")
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        if self.kind != "langevin" and (self.within is not None or self.name):
-            raise ValueError(f"dynamics.also: within and name are of langevin, not of {self.kind}")
+        if self.kind != "langevin" and (self.within is not None or self.name or self.balanced):
+            raise ValueError(f"dynamics.also: within, name and balanced are of langevin, not of {self.kind}")
         return self
 
 

@@ -109,6 +109,7 @@ class Dynamics(Section):
         description="of langevin: low and high end along x, y, z of where those of the group are that it holds, at the"
         " time; none: all of it",
     )
+    balanced: bool = Field(False, description="of langevin: the noise adds up to nothing, so that it pushes no center")
     name: str = Field("", description="of langevin: f_NAME of table.exchanged is minus the energy that it gave so far")
     also: tuple[BathOf, ...] = Field((), description="more thermostats, of other groups")
     drives: tuple[DriveOf, ...] = Field((), description="velocities that groups have, whatever their forces")

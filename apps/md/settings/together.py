@@ -175,8 +175,8 @@ def _wrong_groups(it: Settings) -> Iterator[str]:
         )
     if parts and (given.kind == "fire" or it.replicas.temperatures):
         yield "dynamics.moves and group are for a motion in time, without replicas: push forces to 0 in a minimization"
-    if given.kind != "langevin" and (given.within is not None or given.name):
-        yield f"dynamics.within and name are of langevin, and dynamics.kind is {given.kind}"
+    if given.kind != "langevin" and (given.within is not None or given.name or given.balanced):
+        yield f"dynamics.within, name and balanced are of langevin, and dynamics.kind is {given.kind}"
     if given.also and given.kind in ("nve", "fire"):
         yield f"dynamics.also are more thermostats, but dynamics.kind is {given.kind}: name the first of them there"
     if any(each.kind == "friction" for each in given.pushes) and (bound or given.inner > 1 or given.kind == "fire"):

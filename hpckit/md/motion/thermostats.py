@@ -28,7 +28,8 @@ class Langevin:
     The BAOAB splitting of Leimkuhler and Matthews (2013, J. Chem. Phys. 138, 174102), whose averages over positions
     are of higher order in dt than those of other splittings. damping: the decay time of velocities. group: the
     particles that have friction and noise, None: all. name: whose sum in `System.given` falls by the energy that
-    particles get; empty: it is not counted.
+    particles get; empty: it is not counted. balanced: whether the noise of all of them adds up to nothing, so that it
+    pushes their center nowhere.
     """
 
     def __init__(
@@ -39,10 +40,11 @@ class Langevin:
         first_step: int = 0,
         group: Some = None,
         name: str = "",
+        balanced: bool = False,
     ) -> None:
         _require(temperature, damping)
         self.temperature, self.damping, self.seed, self.number = temperature, damping, seed, first_step
-        self.group, self.name = group, name
+        self.group, self.name, self.balanced = group, name, balanced
         self._of: Any = None  # the masses by slot of the last rebuild, of which
         self._widths: Any = None  # these are 1 / sqrt(m), 0 in empty slots
 
@@ -80,19 +82,41 @@ class Langevin:
             others = self._others(system, half, 2.0 * way)
             held = slots_of(system, self.group) if self.name else None
             before = self._energies(system, half) if self.name else None
+            slowed = keep * self._kicked(system, half) if self.balanced else None
             langevin(*moved, *each, particles.slots, half, way, keep, strength, noise)
             if others is not None:
                 which, places, velocities = others
                 particles.positions[which], particles.velocities[which] = places, velocities
+            if slowed is not None:
+                self._balance(system, slowed, way)
             if held is not None:
                 more = (self._energies(system, 0.0) - before) * held[:, None]
                 gained = float(weighted_sums(system, None, more)[0])
                 system.given[self.name] = system.given.get(self.name, 0.0) - gained
 
+    def _balance(self, system: System, slowed: Any, way: float) -> None:
+        """Take the mean of the momenta that noise gave off each of the particles; slowed: velocities without noise."""
+        particles, slots = system.particles, system.particles.slots
+        columns = system.device.zeros((slots, 4))
+        columns[:, :3] = system.slot_masses[:, None] * (particles.velocities[:slots, :3] - slowed)
+        columns[:, 3] = 1.0 * (system.inverse_masses > 0.0)
+        *momentum, count = weighted_sums(system, self.group, columns)
+        if not count:
+            return
+        shares = system.inverse_masses * slots_of(system, self.group)
+        for dim, each in enumerate(momentum):
+            particles.velocities[:slots, dim] -= (each / count) * shares
+            particles.positions[:slots, dim] -= (way * each / count) * shares
+
+    def _kicked(self, system: System, kick: float) -> Any:
+        """The velocities of the slots after a kick: [slots, 3]."""
+        particles, slots = system.particles, system.particles.slots
+        forces = particles.forces[:slots, :3]
+        return particles.velocities[:slots, :3] + kick * system.inverse_masses[:, None] * forces
+
     def _energies(self, system: System, kick: float) -> Any:
         """The kinetic energies of the slots after a kick: [slots, 1]."""
-        particles, slots = system.particles, system.particles.slots
-        v = particles.velocities[:slots, :3] + kick * system.inverse_masses[:, None] * particles.forces[:slots, :3]
+        v = self._kicked(system, kick)
         return 0.5 * system.units.energy * system.slot_masses[:, None] * (v * v).sum(axis=1)[:, None]
 
     def _others(self, system: System, kick: float, drift: float) -> tuple[Any, Any, Any] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from hpckit.apps.md.lammps.fixes.styles import CORRECTIONS, DRIVEN, HEATS, SWAPS, Fix
@@ -70,7 +71,7 @@ def correction(name: str, fix: Fix) -> dict[str, Any]:
 
 def is_counted(fix: Fix) -> bool:
     """Whether a fix counts what it gives, or exchanges."""
-    return fix.words[0] in SWAPS or (fix.words[0] == "langevin" and fix.words[-2:] == ["tally", "yes"])
+    return fix.words[0] in SWAPS or (fix.words[0] == "langevin" and ("tally", "yes") in pairwise(fix.words[5:]))
 
 
 def driven(words: list[str], spacing: Sequence[float]) -> dict[str, Any]:

@@ -190,8 +190,12 @@ def shaken(words: list[str], style: str = "shake") -> dict[str, Any]:
 
 
 def _thermostat(style: str, words: list[str]) -> Iterator[tuple[str, Any]]:
-    if len(words) != 4 and words[4:] not in (["zero", "no"], ["tally", "yes"], ["tally", "no"]):
-        raise ValueError(f"fix {style} {' '.join(words)}: known are T T DAMPING SEED, and tally")
+    options = dict(zip(words[4::2], words[5::2], strict=False))
+    known = () if style == "temp/csvr" else ("zero", "tally")
+    if len(words) < 4 or len(words) % 2 or not {*options} <= {*known} or not {*options.values()} <= {"yes", "no"}:
+        raise ValueError(f"fix {style} {' '.join(words)}: known are T T DAMPING SEED{', zero, tally' if known else ''}")
+    if options.get("zero") == "yes":
+        yield "dynamics.balanced", True
     yield "dynamics.seed", int(words[3])
     yield "dynamics.kind", {"langevin": "langevin", "temp/csvr": "bussi"}[style]
     yield from ramped("dynamics", "temperature", words)

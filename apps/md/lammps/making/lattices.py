@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -37,6 +37,7 @@ CORNERS = np.array(list(np.ndindex(2, 2, 2)), float)
 ENDS = 1e20  # of a region without an end
 
 Inside = Callable[[np.ndarray], np.ndarray]
+Extent = tuple[np.ndarray, np.ndarray] | None
 
 
 @dataclass(frozen=True)
@@ -172,6 +173,44 @@ def region_of(words: Sequence[str], spacing: np.ndarray, others: dict[str, Insid
     if style == "block":
         return _sided(lambda r: np.asarray(((r >= low) & (r <= high)).all(axis=1)), turned), ends
     return _sided(block, turned), ends
+
+
+def extent_of(words: Sequence[str], spacing: np.ndarray, others: Mapping[str, Extent]) -> Extent:
+    """The corners of the box around a region whose words `region_of` takes; None where it has no such box, as LAMMPS
+    sees it: `create_atoms random` draws places in it.
+    """
+    style, *rest = words
+    options, rest = _options(rest)
+    step = np.ones(3) if options.get("units") == "box" else spacing
+    if options.get("side") == "out" or style == "plane":
+        return None
+    if style in ("union", "intersect"):
+        every = [found for name in rest[1:] if (found := others[name]) is not None]
+        if not every or (style == "union" and len(every) < len(rest) - 1):
+            return None
+        lows, highs = [low for low, _ in every], [high for _, high in every]
+        joined = (np.minimum, np.maximum) if style == "union" else (np.maximum, np.minimum)
+        return joined[0].reduce(lows), joined[1].reduce(highs)
+    if style in ("cylinder", "cone"):
+        k = "xyz".index(rest[0])
+        a, b = (each for each in range(3) if each != k)
+        x, y, *radii, first, last = [
+            (-ENDS if place else ENDS) if word in ("INF", "EDGE") else float(word)
+            for word, place in zip(rest[1:], [*[0] * (len(rest) - 3), 1, 0], strict=True)
+        ]
+        radius = max(radii) * step[a]
+        low, high = np.zeros(3), np.zeros(3)
+        low[[a, b, k]] = x * step[a] - radius, y * step[b] - radius, first * step[k]
+        high[[a, b, k]] = x * step[a] + radius, y * step[b] + radius, last * step[k]
+        return low, high
+    if style in ("sphere", "ellipsoid"):
+        middle = np.array(rest[:3], float) * step
+        away = np.array(rest[3:], float) * (step if style == "ellipsoid" else step[0])
+        return middle - away, middle + away
+    corners = np.array(region_of(words, spacing, {})[1])
+    xy, xz, yz = corners[6:] if len(corners) > 6 else (0.0, 0.0, 0.0)
+    more = np.array([[xy, 0.0, 0.0], [xz, yz, 0.0]])
+    return corners[:6:2] + np.minimum(more, 0.0).sum(axis=0), corners[1:6:2] + np.maximum(more, 0.0).sum(axis=0)
 
 
 def _round(words: Sequence[str], rest: list[str], step: np.ndarray) -> Inside:

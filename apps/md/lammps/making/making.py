@@ -8,19 +8,21 @@ types, moved and deleted particles, velocities of groups.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.spatial import cKDTree
 from scipy.spatial.transform import Rotation
 
 from hpckit.apps.md.lammps.making import velocities as drawn
-from hpckit.apps.md.lammps.making.lattices import Inside, Lattice, region_of
+from hpckit.apps.md.lammps.making.lattices import Extent, Inside, Lattice, extent_of, region_of
 from hpckit.apps.md.lammps.making.made import Made, Step
 from hpckit.apps.md.settings.formulas import is_number
 from hpckit.errors import InputError
 
 NEAR_END = 1e-6  # of an edge: sites so near to the upper end of a periodic dim are those of the lower one
-WARM_UP = 30  # numbers that `create_atoms random` leaves out
+WARM_UP, TRIES = 30, 1000  # numbers that `create_atoms random` leaves out; how often it tries for each particle
+DRAWS = 4096  # places that are drawn at once
 SHRINKS = 1e-4  # of an edge: how much a box with open ends that follow the particles is wider at first
 
 
@@ -32,6 +34,7 @@ class Making:
         self.lattice: Lattice | None = None
         self.regions: dict[str, Inside] = {}
         self.blocks: dict[str, list[float]] = {}  # the numbers of blocks and prisms
+        self.extents: dict[str, Extent] = {}  # the boxes around regions
         self.box = ""
 
     @property
@@ -64,6 +67,7 @@ class Making:
     def region(self, name: str, words: list[str]) -> None:
         """A region."""
         self.regions[name], ends = region_of(words, self.spacing, self.regions)
+        self.extents[name] = extent_of(words, self.spacing, self.extents)
         self.blocks.pop(name, None)
         if ends and words[0] in ("block", "prism") and "out" not in words:
             self.blocks[name] = ends
@@ -86,7 +90,7 @@ class Making:
         given, options = rest[: wanted or 0], rest[wanted or 0 :]
         sound = wanted is not None and len(given) == wanted and kind.isdigit()
         basis: dict[int, int] = {}
-        scale = self.spacing
+        scale, near, tries = self.spacing, 0.0, TRIES
         while sound and options:
             if options[0] == "basis" and len(options) > 2 and self.lattice and options[1].isdigit():
                 basis[int(options[1]) - 1] = int(options[2]) - 1
@@ -94,21 +98,23 @@ class Making:
             elif options[:1] == ["units"] and options[1:2] in (["box"], ["lattice"]):
                 scale = np.ones(3) if options[1] == "box" else scale
                 options = options[2:]
+            elif style == "random" and options[0] in ("overlap", "maxtry") and is_number("".join(options[1:2])):
+                near, tries = (float(options[1]), tries) if options[0] == "overlap" else (near, int(options[1]))
+                options = options[2:]
             else:
                 sound = False
-        if style == "region":
-            sound = sound and given[0] in self.regions
+        if style == "region" or (style == "random" and sound and given[2] != "NULL"):
+            sound = sound and given[-1] in self.regions
         if not sound or (style in ("box", "region") and self.lattice is None):
-            known = "box, region ID, single X Y Z, random N SEED REGION, then basis N TYPE, units; a lattice first"
-            raise ValueError(f"create_atoms {' '.join(words)}: known are {known}")
+            known = "box, region ID, single X Y Z, random N SEED REGION, then basis N TYPE, units, overlap, maxtry"
+            raise ValueError(f"create_atoms {' '.join(words)}: known are {known}; a lattice and its region first")
         if style == "single":
             place = np.array([[float(word) for word in given]]) * scale
             return lambda made: made.add(place, np.array([int(kind) - 1]))
         if style == "random":
-            ends = None if given[2] == "NULL" else self.blocks.get(given[2], [])
-            if ends is not None and len(ends) != 6:
-                raise ValueError(f"create_atoms {' '.join(words)}: the region is a block here, or NULL")
-            return lambda made: _at_random(made, int(kind) - 1, int(given[0]), int(given[1]), ends)
+            inside, extent = self.regions.get(given[2]), self.extents.get(given[2])
+            places = _Places(int(given[0]), int(given[1]), inside, extent, near, tries)
+            return lambda made: places.fill(made, int(kind) - 1)
         lattice, region = self.lattice, self.regions[given[0]] if given else None
         assert lattice is not None
 
@@ -309,13 +315,55 @@ def _named(numbers: np.ndarray, words: list[str], most: int) -> np.ndarray:
     return found
 
 
-def _at_random(made: Made, kind: int, count: int, seed: int, ends: list[float] | None) -> None:
-    """Particles at random places in the box, or in a block of it."""
-    if made.tilt.any():
-        raise ValueError("random places are known in upright boxes")
-    low = made.lower if ends is None else np.maximum(made.lower, ends[::2])
-    high = made.upper if ends is None else np.minimum(made.upper, ends[1::2])
-    if not (high > low).all():
-        raise ValueError("the region is not in the box")
-    numbers = drawn.sequence(seed, WARM_UP, 3 * count).reshape(-1, 3)
-    made.add(low + numbers * (high - low), np.full(count, kind))
+@dataclass(frozen=True)
+class _Places:
+    """Places at random, drawn as LAMMPS draws them: a number of them, a seed, the region and the box around it, the
+    least distance to what is there, and how often each is tried.
+    """
+
+    count: int
+    seed: int
+    inside: Inside | None
+    extent: Extent
+    near: float
+    tries: int
+
+    def fill(self, made: Made, kind: int) -> None:
+        """Add particles of a type. Those for which no place is found are left out."""
+        if made.tilt.any():
+            raise ValueError("random places are known in upright boxes")
+        low, high = made.lower.copy(), made.upper.copy()
+        if self.extent is not None:
+            low, high = np.maximum(low, self.extent[0]), np.minimum(high, self.extent[1])
+        if made.dims == 2:
+            low[2] = high[2] = 0.5 * (low[2] + high[2])
+        if not (high[: made.dims] > low[: made.dims]).all():
+            raise ValueError("the region is not in the box")
+        found, tried, drawn_so_far = list[np.ndarray](), 0, WARM_UP
+        missing = self.count
+        while missing:
+            draws = drawn.sequence(self.seed, drawn_so_far, 3 * DRAWS).reshape(-1, 3)
+            drawn_so_far += 3 * DRAWS
+            places = low + draws * (high - low)
+            fits = np.ones(DRAWS, bool) if self.inside is None else self.inside(places)
+            for place, fit in zip(places, fits.tolist(), strict=True):
+                tried += 1
+                takes = fit and not self._is_near(made, found, place)
+                if takes:
+                    found.append(place)
+                if takes or tried == self.tries:
+                    missing, tried = missing - 1, 0
+                    if not missing:
+                        break
+        made.add(np.array(found).reshape(-1, 3), np.full(len(found), kind))
+
+    def _is_near(self, made: Made, found: list[np.ndarray], place: np.ndarray) -> bool:
+        if not self.near:
+            return False
+        lengths = np.where(made.periodic, made.upper - made.lower, np.inf)
+        for others in (made.positions, np.array(found).reshape(-1, 3)):
+            away = np.abs(others - place)
+            away = np.minimum(away, np.abs(lengths - away))
+            if ((away * away).sum(axis=1) < self.near * self.near).any():
+                return True
+        return False
