@@ -184,9 +184,7 @@ def placed(
     """The kernel for arrays of these shapes, its geometry for each strip, and the sizes of its rings and buffers. past:
     whether the first result goes past the cache, where that is not to follow from the box.
     """
-    shapes = [block.strides() for block in blocks]
-    classes = list(dict.fromkeys(shapes))
-    kinds = tuple(classes.index(shape) for shape in shapes)
+    classes, kinds = _layouts(blocks)
     bounds, members = loops(box), blocks[0].members
     if any(a >= b for a, b in bounds):
         return None, [], []
@@ -204,6 +202,21 @@ def placed(
     within = ((i0, i1), (j0, j0 + rows), (k0, k1))
     sizes = [_ring_size(each, sweep.dims, within, members) for each in sweep.stored]
     return _kernel(sweep, kinds, form, frozenset(own)), strips, sizes
+
+
+def near(sweep: GraphSweep, blocks: Sequence[Block], box: Box, own: Collection[Node] = ()) -> Callable[[], Any] | None:
+    """What makes the kernel whose results stay in the cache, for the same geometries; None if `placed` has that one."""
+    if not options(sweep, [b - a for a, b in zip(*box, strict=True)], blocks[0].members).streams:
+        return None
+    form: Form = "kept" if sweep.stored else "vectors"
+    return functools.partial(_kernel, sweep, _layouts(blocks)[1], form, frozenset(own))
+
+
+def _layouts(blocks: Sequence[Block]) -> tuple[list[tuple[int, ...]], tuple[int, ...]]:
+    """The layouts of some arrays, and which of them each has."""
+    shapes = [block.strides() for block in blocks]
+    classes: list[tuple[int, ...]] = list(dict.fromkeys(shapes))
+    return classes, tuple(classes.index(shape) for shape in shapes)
 
 
 def _kernel(sweep: GraphSweep, kinds: tuple[int, ...], form: Form, own: frozenset[Node]) -> Any:

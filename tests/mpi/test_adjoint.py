@@ -23,6 +23,7 @@ from hpckit.adjoint.trace import Axes
 from hpckit.adjoint.windows.schedule import forward_steps
 from hpckit.comm.observe.observer import Listener, Observer
 from hpckit.errors import BlowUpError, InputError
+from hpckit.kernels.graph import order, simd, tape
 from hpckit.kernels.graph.tape import Tape
 from hpckit.plan.machine.machine import Level, Machine
 from hpckit.plan.topology import Topology
@@ -250,6 +251,52 @@ def test_on_one_rank_a_loop_is_one_call_with_the_bits_of_its_parts(mesh, monkeyp
             assert np.array_equal(one.interior, other.interior)
     with pytest.raises(InputError, match="one of its arguments"):
         step(*state, out=(state[0], state[1].like()))
+
+
+@pytest.mark.parametrize(
+    ("shape", "few", "fills"),
+    [
+        ((61, 13), 56_000, {"y": (hp.bc.antisymmetric, 0.7), "x": (hp.bc.mirror, hp.bc.zero_gradient)}),
+        ((61, 5, 4), 165_000, {"z": (hp.bc.zero_gradient, hp.bc.mirror), "y": 0.0, "x": (hp.bc.antisymmetric, -0.3)}),
+    ],
+)
+def test_turns_that_go_over_slabs_together_have_the_bits_of_one_after_the_other(shape, few, fills, monkeypatch):
+    """There and back, values in centers and on faces, whatever fills the walls; with streaming stores, too."""
+    names = ("z", "y", "x")[-len(shape) :]
+    up, over = (1,) + (0,) * (len(shape) - 1), (0,) * (len(shape) - 1) + (1,)
+    back = tuple(-each for each in up)
+
+    @A.model(walls={"T": fills, "S": {**fills, names[0]: hp.bc.mirror}, "u": fills, "k": dict.fromkeys(fills, 0.5)})
+    def step(T, S, u, k):
+        flux = (k * (T[up] - T) + 0.3 * S[over]).hold({**fills, names[0]: (hp.bc.antisymmetric, 1.5)})
+        new_u = u + 0.2 * (S - S[back])
+        T = T + 0.1 * (flux - flux[back]) + 0.01 * S[up] * T[back] * T
+        return T, S + 0.1 * (T[up] - 2 * S + S[back]), new_u
+
+    total = A.model(lambda T, S, u: (T * T + S * S[over]).sum() + (u * u).sum(), walls={"T": fills, "S": fills})
+    together = []
+    by_slabs = tape._play_by_slabs
+    monkeypatch.setattr(tape, "_play_by_slabs", lambda *args: together.append(len(args[3])) or by_slabs(*args))
+    with hp.Mesh(hp.world(), **dict.fromkeys(names, 1)) as there:
+        at = ("face", *("center",) * (len(shape) - 1))
+        dec = hp.Decomposition(shape, there.topology, 1)
+        u = hp.Field.zeros(there, dec.at(at))
+        u.interior[...] = np.random.default_rng(9).random(u.interior.shape)
+        start = [field(there, shape), field(there, shape, 1), u, field(there, shape, 2)]
+        found = []
+        for near, streamed in ((1 << 40, 1 << 30), (few, 1 << 30), (3 * few // 4, 0)):
+            monkeypatch.setattr(order, "NEAR", near)
+            monkeypatch.setattr(order, "FAR", near)
+            monkeypatch.setattr(simd, "STREAMED", streamed)
+            together.clear()
+            for memory in (1e9, 0.0):
+                window = A.Window(A.model(step.function, walls=step._walls), 6, total, memory=memory)
+                found.append((window.gradient(*start), window.final(*start)))
+            assert (max(together, default=0) > 1) == (near < 1 << 40)
+        for (value, slopes), final in found[1:]:
+            assert value == found[0][0][0]
+            for one, other in zip((*found[0][0][1], *found[0][1]), (*slopes, *final), strict=True):
+                assert np.array_equal(one.interior, other.interior)
 
 
 def test_a_call_with_the_same_fields_computes_anew_and_checks_what_has_changed(mesh):
