@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from lammps_runs import needs_lammps, run_lammps, thermo_rows
+from lammps_runs import follow_lammps, needs_lammps, run_lammps, thermo_rows
 from mpi4py import MPI
 
 from hpckit.apps.md.config import Config
@@ -134,6 +134,49 @@ thermo_modify norm no format float %.15g
 run 20
 """
 SCRIPTS = {"random": RANDOM, "turned": TURNED, "filled": FILLED, "leaning": LEANING}
+
+
+CHANGED = """units lj
+boundary p p p
+pair_style lj/cut 2.0
+read_data start.data
+region low block INF INF INF INF INF 2.0
+region tube cylinder z 3 3 1.5 INF INF
+group some id 5:60:3
+group two type 2
+group high subtract all two
+group in region tube
+delete_atoms group some {0}
+set group two type 1
+set region low type 2
+region hole sphere 4.5 4.5 4.5 1.3
+delete_atoms region hole {1}
+create_atoms 2 random 4 4711 hole overlap 0.9
+displace_atoms in move 0.05 0 0.02
+reset_atoms id {2}
+velocity all create 0.5 777
+fix 1 all nve
+timestep 0.001
+thermo 10
+thermo_style custom step temp pe etotal press
+thermo_modify norm no format float %.15g
+run 20
+"""
+
+
+@needs_lammps
+@pytest.mark.parametrize("words", [("", "", ""), ("compress no", "", "sort yes"), ("", "compress no", "sort no")])
+def test_particles_of_a_file_are_changed_as_lammps_changes_them(tmp_path, words):
+    """Those of a file that is not in the order of their numbers: places and velocities hang on both."""
+    random = np.random.default_rng(5)
+    places = (np.stack(np.meshgrid(*[np.arange(6.0)] * 3), axis=-1).reshape(-1, 3) + 0.3) * 1.2
+    places += random.uniform(-0.1, 0.1, places.shape)
+    rows = [f"{k + 1} {random.integers(1, 3)} {x:.6f} {y:.6f} {z:.6f}" for k, (x, y, z) in enumerate(places)]
+    box = "".join(f"0 7.2 {axis}lo {axis}hi\n" for axis in "xyz")
+    text = f"a file\n\n{len(rows)} atoms\n2 atom types\n\n{box}\nMasses\n\n1 1.0\n2 2.5\n\n"
+    text += "Pair Coeffs\n\n1 1.0 1.0\n2 0.5 1.1\n\nAtoms # atomic\n\n" + "\n".join(random.permutation(rows)) + "\n"
+    (tmp_path / "start.data").write_text(text)
+    follow_lammps(tmp_path, None, CHANGED.format(*words), 10)
 
 
 @needs_lammps

@@ -252,8 +252,8 @@ class ForceCommands:
 
     def _pairs_of_file(self) -> list[Pair]:
         """The section Pair Coeffs of the data file, or PairIJ Coeffs."""
-        file = self.script.section("system").get("file")
-        if file is None:
+        file = self.script.data_file
+        if not file:
             return []
         found: list[Pair] = []
         line = self.script.lines["system", "file"]

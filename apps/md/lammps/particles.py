@@ -68,6 +68,7 @@ class ParticleCommands:
             "set": self._set,
             "displace_atoms": self._displace_atoms,
             "delete_atoms": self._delete_atoms,
+            "reset_atoms": self._reset_atoms,
             "group": self._group,
             "compute": self._compute,
             "read_data": self._read_data,
@@ -131,7 +132,12 @@ class ParticleCommands:
         """The particles that the script makes are more than settings say: take them from the script itself."""
         system, line = self.script.section("system"), self.script.lines.get(("system", "lattice"), self.script.number)
         if "file" in system:
-            raise ValueError("set, displace_atoms, delete_atoms and velocities of groups: known without read_data")
+            self._require_plain_file("what changes particles")
+            if not self.script.masses:
+                masses = read_lammps_data(system["file"], system.get("style")).masses
+                if masses is None:
+                    raise ValueError(f"there are no masses, neither here nor in {system['file']}")
+                self.script.set("system.masses", masses.tolist(), self.script.lines["system", "file"])
         drawn = "temperature" in system and not self.script.moved
         for name in (*FROM_SCRIPT, *(() if drawn else ("temperature", "seed", "draw", "remove", "all_freedom"))):
             system.pop(name, None)
@@ -222,19 +228,23 @@ class ParticleCommands:
             return
         making, system = self.script.making, self.script.section("system")
         if not making.box:
-            raise ValueError(f"create_atoms {kind} {style} {' '.join(rest)}: create_box must come first")
+            if "file" not in system:
+                raise ValueError(f"create_atoms {kind} {style} {' '.join(rest)}: create_box must come first")
+            self._require_plain_file(f"create_atoms {kind} {style}")
+            self.script.made = True
         making.add(self.script.number, "create_atoms", making.create_atoms([kind, style, *rest]))
         if not 1 <= int(kind) <= self.script.types:
             raise ValueError(f"create_atoms {kind}: there are {self.script.types} types")
         whole = (style, *rest) == ("box",) or (style == "region" and len(rest) == 1 and self._is_box(rest[0]))
         if not whole or "cells" not in system or "fractions" in system:
             self.script.made = True
-        self.script.set("system.fractions", [float(k + 1 == int(kind)) for k in range(self.script.types)])
+        if "file" not in system:
+            self.script.set("system.fractions", [float(k + 1 == int(kind)) for k in range(self.script.types)])
 
     def _is_box(self, region: str) -> bool:
         """Whether a region is the whole box."""
         blocks = self.script.making.blocks
-        return blocks.get(region) == blocks[self.script.making.box]
+        return blocks.get(region) == blocks.get(self.script.making.box, [])
 
     def _set(self, *words: str) -> None:
         if words[:1] == ("type",) and words[2:3] == ("charge",) and len(words) == 4:
@@ -254,12 +264,21 @@ class ParticleCommands:
         if MAKERS & self.script.failed or "group" in self.script.failed:
             return
         if "file" in self.script.section("system"):
-            raise ValueError(f"{name} {' '.join(words)}: not known after read_data: change the file")
+            self._require_plain_file(f"{name} {' '.join(words)}")
         if words[0] in ("group", "overlap") or name == "displace_atoms":
             named = {"group": words[1:2], "overlap": words[2:4]}.get(words[0], words[:1])
             self._require_groups(name, named)
         self.script.making.add(self.script.number, name, read([*words]))
         self.script.made = True
+
+    def _require_plain_file(self, what: str) -> None:
+        """Raise `ValueError` for a data file whose particles are more than places, types and velocities."""
+        system = self.script.section("system")
+        if "style" in system or "replicate" in system:
+            raise ValueError(f"{what}: known after read_data of atom_style atomic, without replicate: change the file")
+
+    def _reset_atoms(self, *words: str) -> None:
+        self._change("reset_atoms", self.script.making.reset_atoms, words)
 
     def _group(self, name: str, style: str, *rest: str) -> None:
         """Groups are for what measures: nothing here moves a part of the particles in its own way."""
@@ -308,7 +327,7 @@ class ParticleCommands:
     def count(self) -> int:
         """How many particles there are so far. Raises `ValueError` where nobody knows yet."""
         system, periodic = self.script.section("system"), [each == "p" for each in self.boundary]
-        if "file" in system:
+        if "file" in system and not self.script.made:
             if not self.file_count:
                 raise ValueError("how many particles a file has is known from its head alone")
             return self.file_count * math.prod(system.get("replicate", (1, 1, 1)))
@@ -329,7 +348,8 @@ class ParticleCommands:
         if not re.fullmatch(ROOM, more):
             raise ValueError(f"read_data {file} {' '.join(rest)}: known are a file, nocoeff, and extra/WHAT/per/atom N")
         path = self.script.file(file)
-        self.script.set("system.file", str(path))
+        self.script.data_file = str(path)
+        self.script.set("system.file", self.script.data_file)
         try:
             with path.open(encoding="utf-8", errors="replace") as lines:
                 head = [line.split() for _, line in zip(range(HEAD), lines, strict=False)]
@@ -344,6 +364,7 @@ class ParticleCommands:
                 self.script.types = int(words[0])
             elif words[2:3] == ["types"]:
                 self.script.counts[words[1]] = int(words[0])
+        self.script.making.add(self.script.number, "read_data", self.script.making.read_data(path))
         if not self.script.types:
             raise ValueError(f"read_data {file}: its first {HEAD} lines have no `N atom types`")
 

@@ -55,6 +55,7 @@ class ScriptState:
     making: Making = field(default_factory=Making)  # the particles that it makes
     made: bool = False  # whether these are more than settings say
     moved: bool = False  # whether these have velocities of groups
+    data_file: str = ""  # that was read
     types: int = 0
     masses: dict[int, float] = field(default_factory=dict)  # of types, by the last command that says them
     charges: dict[int, float] = field(default_factory=dict)  # of types, as `set` says

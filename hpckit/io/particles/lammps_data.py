@@ -48,9 +48,18 @@ def read_lammps_data(
     periodic: a data file does not say it. Raises `InputError` with the line, what was expected there and what was
     found; for boxes of general vectors (avec, bvec, cvec), too.
     """
+    return read_in_order(path, style, periodic)[0]
+
+
+def read_in_order(
+    path: str | Path, style: str | None = None, periodic: tuple[bool, bool, bool] = (True, True, True)
+) -> tuple[Snapshot, Ints]:
+    """`read_lammps_data`, and where each row of the file is among the particles, int64[n]: LAMMPS keeps their order."""
     lines = NumberedLines(Path(path))
     try:
-        return _Reader(lines, style).read(periodic)
+        reader = _Reader(lines, style)
+        found = reader.read(periodic)
+        return found, np.searchsorted(found.ids, reader.ids)
     finally:
         lines.close()
 

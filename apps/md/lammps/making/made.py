@@ -42,6 +42,15 @@ class Made:
         found.given = file.ids
         return found
 
+    def take(self, file: Snapshot, order: np.ndarray) -> None:
+        """Begin with the particles of a data file, in this order."""
+        read = Made.of_file(file)
+        self.lower, self.upper, self.tilt = file.lower, file.upper, file.tilt
+        self.add(read.positions[order], read.types[order])
+        self.images, self.given = read.images[order], file.ids[order]
+        if file.velocities is not None:
+            self.velocities = file.velocities[order]
+
     @property
     def ids(self) -> np.ndarray:
         """The numbers of the particles."""
@@ -62,7 +71,9 @@ class Made:
         return np.ones(len(self.types), bool) if name == "all" else self.groups[name]
 
     def add(self, places: np.ndarray, types: np.ndarray) -> None:
-        """More particles, in no group but all."""
+        """More particles, in no group but all, with numbers behind those that are there."""
+        if self.given is not None:
+            self.given = np.append(self.given, self.given.max(initial=0) + 1 + np.arange(len(places)))
         self.positions = np.concatenate([self.positions, places])
         self.types = np.concatenate([self.types, types])
         self.velocities = np.concatenate([self.velocities, np.zeros((len(places), 3))])
@@ -72,17 +83,20 @@ class Made:
         }
 
     def keep(self, order: np.ndarray) -> None:
-        """Only these particles, in this order."""
+        """Only these particles, in this order; those of a file with their numbers."""
+        if self.given is not None:
+            self.given = self.given[order]
         for name in ("positions", "types", "velocities", "images"):
             setattr(self, name, getattr(self, name)[order])
         self.groups = {name: which[order] for name, which in self.groups.items()}
 
     def snapshot(self) -> Snapshot:
-        """The particles as those of a file."""
-        box, number = (self.lower, self.upper, self.periodic), np.arange(1, len(self.types) + 1)
-        return Snapshot(
-            *box, number, self.types, self.positions, self.images, self.velocities, tilt=self.tilt, groups=self.groups
-        )
+        """The particles as those of a file, in the order of their numbers."""
+        order = np.argsort(self.ids)
+        box, kinds, moves = (self.lower, self.upper, self.periodic), self.types[order], self.velocities[order]
+        groups = {name: which[order] for name, which in self.groups.items()}
+        where = self.positions[order], self.images[order], moves
+        return Snapshot(*box, self.ids[order], kinds, *where, tilt=self.tilt, groups=groups)
 
     def move(self, places: np.ndarray) -> None:
         """Take these places, in the box."""

@@ -8,21 +8,19 @@ types, moved and deleted particles, velocities of groups.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
-from scipy.spatial import cKDTree
-from scipy.spatial.transform import Rotation
 
 from hpckit.apps.md.lammps.making import velocities as drawn
 from hpckit.apps.md.lammps.making.lattices import Extent, Inside, Lattice, extent_of, region_of
 from hpckit.apps.md.lammps.making.made import Made, Step
+from hpckit.apps.md.lammps.making.places import TRIES, RandomPlaces, by_cells, named, overlapping, ramp, turn
 from hpckit.apps.md.settings.formulas import is_number
 from hpckit.errors import InputError
+from hpckit.io.particles.lammps_data import read_in_order
 
 NEAR_END = 1e-6  # of an edge: sites so near to the upper end of a periodic dim are those of the lower one
-WARM_UP, TRIES = 30, 1000  # numbers that `create_atoms random` leaves out; how often it tries for each particle
-DRAWS = 4096  # places that are drawn at once
 SHRINKS = 1e-4  # of an edge: how much a box with open ends that follow the particles is wider at first
 
 
@@ -83,6 +81,10 @@ class Making:
 
         return step
 
+    def read_data(self, path: Path) -> Step:
+        """The particles of a data file."""
+        return lambda made: made.take(*read_in_order(path, "atomic", made.periodic))
+
     def create_atoms(self, words: list[str]) -> Step:
         """Particles on the lattice, in a region, at random or one. Raises `ValueError`."""
         kind, style, *rest = words
@@ -113,7 +115,7 @@ class Making:
             return lambda made: made.add(place, np.array([int(kind) - 1]))
         if style == "random":
             inside, extent = self.regions.get(given[2]), self.extents.get(given[2])
-            places = _Places(int(given[0]), int(given[1]), inside, extent, near, tries)
+            places = RandomPlaces(int(given[0]), int(given[1]), inside, extent, near, tries)
             return lambda made: places.fill(made, int(kind) - 1)
         lattice, region = self.lattice, self.regions[given[0]] if given else None
         assert lattice is not None
@@ -140,9 +142,9 @@ class Making:
             raise ValueError(f"group {name} region {words[0]}: there is no such region")
         finders: dict[str, Callable[[Made], np.ndarray]] = {
             "region": lambda made: self.regions[words[0]](made.positions),
-            "type": lambda made: _named(made.types + 1, words, int(made.types.max(initial=0)) + 1),
-            "id": lambda made: _named(made.ids, words, int(made.ids.max(initial=0))),
-            "molecule": lambda made: _named(made.molecules, words, int(made.molecules.max(initial=0))),
+            "type": lambda made: named(made.types + 1, words, int(made.types.max(initial=0)) + 1),
+            "id": lambda made: named(made.ids, words, int(made.ids.max(initial=0))),
+            "molecule": lambda made: named(made.molecules, words, int(made.molecules.max(initial=0))),
             "union": lambda made: np.logical_or.reduce([made.group(word) for word in words]),
             "intersect": lambda made: np.logical_and.reduce([made.group(word) for word in words]),
             "subtract": lambda made: (
@@ -190,7 +192,7 @@ class Making:
             raise ValueError(f"displace_atoms {' '.join(words)}: known are GROUP {known}; units")
         if style in ("ramp", "rotate"):
             steps = np.ones(3) if "box" in options else self.spacing
-            way = _ramp(dims, numbers, steps) if style == "ramp" else _turn(numbers, steps)
+            way = ramp(dims, numbers, steps) if style == "ramp" else turn(numbers, steps)
             return lambda made: made.move(np.where(made.group(group)[:, None], way(made), made.positions))
         far = np.array([float(word) for word in numbers[:3]]) * (np.ones(3) if "box" in options else self.spacing)
 
@@ -205,13 +207,14 @@ class Making:
 
     def delete_atoms(self, words: list[str]) -> Step:
         """Particles of a group or a region go, or those that are too near to others. Raises `ValueError`."""
-        if words[-2:] == ["compress", "yes"]:
+        numbered_anew = words[-2:] != ["compress", "no"]
+        if words[-2:-1] == ["compress"] and words[-1] in ("yes", "no"):
             words = words[:-2]
         near = words[0] == "overlap" and len(words) == 4 and is_number(words[1])
         if not near and (len(words) != 2 or words[0] not in ("group", "region")):
-            known = "group ID, region ID and overlap CUTOFF GROUP GROUP; compress yes"
+            known = "group ID, region ID and overlap CUTOFF GROUP GROUP; compress"
             raise ValueError(f"delete_atoms {' '.join(words)}: known are {known}")
-        which = _overlapping(float(words[1]), *words[2:]) if near else self._chosen(*words)
+        which = overlapping(float(words[1]), *words[2:]) if near else self._chosen(*words)
 
         def step(made: Made) -> None:
             goes, order, at = which(made).tolist(), list(range(len(made.types))), 0
@@ -222,7 +225,24 @@ class Making:
                 last = order.pop()
                 if at < len(order):
                     order[at] = last
+            if not numbered_anew:
+                made.given = made.ids
             made.keep(np.array(order, np.int64))
+            if numbered_anew:
+                made.given = None
+
+        return step
+
+    def reset_atoms(self, words: list[str]) -> Step:
+        """The command reset_atoms id: numbers from 1 on, as they stand or by places. Raises `ValueError`."""
+        if words[:1] != ["id"] or words[1:] not in ([], ["sort", "yes"], ["sort", "no"]):
+            raise ValueError(f"reset_atoms {' '.join(words)}: known is id, with sort yes or no")
+
+        def step(made: Made) -> None:
+            made.given = None
+            if words[-1] == "yes":
+                made.given = np.empty(len(made.types), np.int64)
+                made.given[by_cells(made)] = np.arange(1, len(made.types) + 1)
 
         return step
 
@@ -233,137 +253,6 @@ class Making:
         return {
             "group": lambda made: made.group(name).copy(),
             "region": lambda made: self.regions[name](made.positions),
-            "type": lambda made: _named(made.types + 1, [name], int(made.types.max(initial=0)) + 1),
-            "atom": lambda made: _named(np.arange(1, len(made.types) + 1), [name], len(made.types)),
+            "type": lambda made: named(made.types + 1, [name], int(made.types.max(initial=0)) + 1),
+            "atom": lambda made: named(made.ids, [name], int(made.ids.max(initial=0))),
         }[style]
-
-
-def _ramp(dims: list[str], numbers: list[str], steps: np.ndarray) -> Callable[[Made], np.ndarray]:
-    """Places that go up evenly along one dim, from one place along another to the next; dims: the other and the one."""
-    across, along = map("xyz".index, dims)
-    low, high, first, last = map(float, numbers)
-
-    def moved(made: Made) -> np.ndarray:
-        a, b = first * steps[across], last * steps[across]
-        share = np.clip((made.positions[:, across] - a) / (b - a), 0.0, 1.0)
-        places = made.positions.copy()
-        places[:, along] += (low + share * (high - low)) * steps[along]
-        return places
-
-    return moved
-
-
-def _turn(numbers: list[str], steps: np.ndarray) -> Callable[[Made], np.ndarray]:
-    """Places turned about an axis through a place, by degrees."""
-    values = np.array([float(word) for word in numbers])
-    center, axis = values[:3] * steps, values[3:6]
-    turn = Rotation.from_rotvec(axis / np.linalg.norm(axis) * values[6], degrees=True)
-
-    def moved(made: Made) -> np.ndarray:
-        places = made.positions + made.cell.shifts(made.images)
-        return np.asarray(turn.apply(places - center) + center - made.cell.shifts(made.images))
-
-    return moved
-
-
-def _overlapping(cutoff: float, first: str, second: str) -> Callable[[Made], np.ndarray]:
-    """Particles of a group that are nearer than a cutoff to one of another group, which stays, as LAMMPS chooses them:
-    one after the other; of two that could both go, over a side of the box, the one of the smaller number.
-    """
-
-    def which(made: Made) -> np.ndarray:
-        one, two = made.group(first), made.group(second)
-        cell, wraps = made.cell, [(-1, 0, 1) if each else (0,) for each in made.periodic]
-        places = cell.wrapped(made.positions, made.periodic)[0]
-        goes = np.zeros(len(places), bool)
-        shifts = [(a, b, c) for c in wraps[2] for b in wraps[1] for a in wraps[0]]
-        images = np.concatenate([places + cell.shifts(np.array([shift])) for shift in shifts])
-        owned = shifts.index((0, 0, 0))
-        tree = cKDTree(images)
-        for i in np.flatnonzero(one):
-            for k in tree.query_ball_point(places[i], cutoff):
-                image, j = divmod(k, len(places))
-                gap = places[i] - images[k] if i < j else images[k] - places[i]
-                if (gap @ gap) >= cutoff * cutoff or not two[j] or (i == j and image == owned):
-                    continue
-                if image == owned:
-                    goes[i] |= not goes[j]
-                elif not (two[i] and one[j] and i > j):
-                    goes[i] = True
-        return goes
-
-    return which
-
-
-def _named(numbers: np.ndarray, words: list[str], most: int) -> np.ndarray:
-    """Which numbers are named: 2, 2*, *3, 2*3, *, 2:5, 2:8:3, `<= 3`, `<> 2 5` from one to the other."""
-    if words and words[0] == "<>":
-        return np.asarray((numbers >= float(words[1])) & (numbers <= float(words[2])))
-    if words and words[0] in ("<", "<=", ">", ">=", "==", "!="):
-        value = float(words[1])
-        compare = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}
-        return np.asarray({**compare, "==": np.equal, "!=": np.not_equal}[words[0]](numbers, value))
-    found = np.zeros(len(numbers), bool)
-    for word in words:
-        if ":" in word:
-            first, last, *step = map(int, word.split(":"))
-            found |= (numbers >= first) & (numbers <= last) & ((numbers - first) % (step or [1])[0] == 0)
-            continue
-        low, star, high = word.partition("*")
-        first = int(low or 1)
-        found |= (numbers >= first) & (numbers <= (int(high or most) if star else first))
-    return found
-
-
-@dataclass(frozen=True)
-class _Places:
-    """Places at random, drawn as LAMMPS draws them: a number of them, a seed, the region and the box around it, the
-    least distance to what is there, and how often each is tried.
-    """
-
-    count: int
-    seed: int
-    inside: Inside | None
-    extent: Extent
-    near: float
-    tries: int
-
-    def fill(self, made: Made, kind: int) -> None:
-        """Add particles of a type. Those for which no place is found are left out."""
-        if made.tilt.any():
-            raise ValueError("random places are known in upright boxes")
-        low, high = made.lower.copy(), made.upper.copy()
-        if self.extent is not None:
-            low, high = np.maximum(low, self.extent[0]), np.minimum(high, self.extent[1])
-        if made.dims == 2:
-            low[2] = high[2] = 0.5 * (low[2] + high[2])
-        if not (high[: made.dims] > low[: made.dims]).all():
-            raise ValueError("the region is not in the box")
-        found, tried, drawn_so_far = list[np.ndarray](), 0, WARM_UP
-        missing = self.count
-        while missing:
-            draws = drawn.sequence(self.seed, drawn_so_far, 3 * DRAWS).reshape(-1, 3)
-            drawn_so_far += 3 * DRAWS
-            places = low + draws * (high - low)
-            fits = np.ones(DRAWS, bool) if self.inside is None else self.inside(places)
-            for place, fit in zip(places, fits.tolist(), strict=True):
-                tried += 1
-                takes = fit and not self._is_near(made, found, place)
-                if takes:
-                    found.append(place)
-                if takes or tried == self.tries:
-                    missing, tried = missing - 1, 0
-                    if not missing:
-                        break
-        made.add(np.array(found).reshape(-1, 3), np.full(len(found), kind))
-
-    def _is_near(self, made: Made, found: list[np.ndarray], place: np.ndarray) -> bool:
-        if not self.near:
-            return False
-        lengths = np.where(made.periodic, made.upper - made.lower, np.inf)
-        for others in (made.positions, np.array(found).reshape(-1, 3)):
-            away = np.abs(others - place)
-            away = np.minimum(away, np.abs(lengths - away))
-            if ((away * away).sum(axis=1) < self.near * self.near).any():
-                return True
-        return False
