@@ -230,7 +230,6 @@ class System:
         if self.moving is not None:
             self.still = self.device.xp.flatnonzero(~self.moving.slots(self) & (particles.ids[:slots] >= 0))
             self.inverse_masses[self.still] = 0.0
-        self.molecules = MoleculeSlots()
         molecular = [each for each in (self.bonds, *self.terms, exclusions, self.constraints) if each is not None]
         if molecular:
             self.molecules.number(particles, self.ghosts, self.neighbors.slots, self.count)
@@ -372,16 +371,21 @@ class System:
         particles, neighbors, forces, lists = self.particles, self.neighbors, self.forces, self.neighbors.parts
         measure = self._what(measure)
         forces.begin(particles, measure)
+        # Where the ranks have just agreed how far particles moved, ghosts through shared memory come at this moment.
+        agreed = forces.by_distance and neighbors.moved2 < math.inf
+        at_once = agreed and self.long_range is None and self.ghosts.come_at_once
         with self.timer("exchange"):
-            self.ghosts.start(particles)
+            if at_once:
+                self.ghosts.swap(particles)
+            else:
+                self.ghosts.start(particles)
         if self.long_range is not None:
             self.long_range.start(self)
-        # Ghosts that came through shared memory while charges were spread are there: all is converted once. Where the
-        # ranks have just agreed how far particles moved, they come at this moment.
-        agreed = forces.by_distance and neighbors.moved2 < math.inf
-        at_hand = (self.long_range is not None or agreed) and not (self.ghosts.under_way or self.device.is_gpu)
+        # Ghosts that came through shared memory while charges were spread are there: all is converted once.
+        spread = self.long_range is not None and not (self.ghosts.under_way or self.device.is_gpu)
+        at_hand = at_once or spread
         with self.timer("exchange"):
-            if at_hand:
+            if spread:
                 self.ghosts.finish(particles)
             # Else only images of own particles are in place: inner clusters read no ghosts of other ranks.
             forces.prepare(particles, neighbors, 0, neighbors.slots)

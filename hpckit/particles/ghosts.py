@@ -34,8 +34,9 @@ from hpckit.kernels.particles.records.dispatch import (
 )
 from hpckit.particles.migration import straight
 from hpckit.particles.particles import Particles
+from hpckit.particles.swap import put_rows, swap_places
 from hpckit.plan.particles.cell import Cell
-from hpckit.plan.particles.domain import DomainDecomposition, GhostRegion
+from hpckit.plan.particles.domain import DomainDecomposition, limits_of
 
 __communicates__ = True  # its frames are not call sites
 
@@ -216,6 +217,26 @@ class GhostExchange(Begun):
         self._begin(self._out, self._tag, lambda rows, out: take_all(positions, *rows, out), self._in)
         copy_all(positions, *self._images, self._slots)
 
+    @property
+    def come_at_once(self) -> bool:
+        """Whether all ghosts come through memory, so that they are there once their owners are as far as this rank."""
+        return (self._mail is not None and not self._far_peers) or (self.mesh.size == 1 and not self.device.is_gpu)
+
+    def swap(self, particles: Particles) -> None:
+        """`start` and `finish` in one call, where ghosts `come_at_once` and the ranks have just agreed on something."""
+        if self._mail is None or self._observer.on or self._seals is not None:
+            self.start(particles)
+            self.finish(particles)
+            return
+        positions, images = particles.positions, self._images.total
+        out, posts, waits, came, *when = self._mail.next(3)
+        what = self._chosen, self._segments, self._shifts, (images, self._given.total), self._slots
+        if not swap_places(positions, *what, out, posts, waits, came, *when):
+            begin = time.perf_counter()
+            self._mail.wait()
+            put_rows(came, positions, self._slots, images)
+            self.wait_seconds += time.perf_counter() - begin
+
     def start_values(self, values: Any) -> None:
         """Send the values of each particle that is a ghost elsewhere, and copy those of the images.
 
@@ -392,22 +413,3 @@ class GhostExchange(Begun):
                     message = buffer.message(ends[number] - counts[number], ends[number])
                     requests.append(start(message, peers[number], tag))
         return requests
-
-
-def limits_of(options: list[list[GhostRegion]], lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, ...]:
-    """The limits of the ghost regions of each dim as arrays [3, most], their number per dim, and the corners of a box
-    in which no particle is a ghost of another rank.
-    """
-    most = max(map(len, options))
-    low, high = np.zeros((3, most)), np.zeros((3, most))
-    number = np.array([len(each) for each in options])
-    inner_low, inner_high = np.full(3, -np.inf), np.full(3, np.inf)
-    for d, each in enumerate(options):
-        for i, one in enumerate(each):
-            low[d, i], high[d, i] = one.low, one.high
-        for one in each[1:]:
-            if one.low <= lower[d]:
-                inner_low[d] = max(inner_low[d], one.high)
-            if one.high >= upper[d]:
-                inner_high[d] = min(inner_high[d], one.low)
-    return low, high, number, inner_low, inner_high

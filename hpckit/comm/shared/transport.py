@@ -130,6 +130,11 @@ class Flags:
         """Use these addresses of flags from now on."""
         self._sent, self._taken = np.array(sent, np.int64), np.array(taken, np.int64)
 
+    @property
+    def addresses(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of the flags of this rank's messages, and of those that it waits for."""
+        return self._sent, self._taken
+
     def post(self) -> None:
         """Publish the messages of this rank: an exchange begins. All ranks call it, even without messages."""
         self.number += 1
@@ -177,6 +182,7 @@ class RowExchange:
         self._peers: list[int] = []
         self._outs: dict[tuple[int, int], np.ndarray] = {}  # by buffer and width, until the next `prepare`
         self._ins: dict[tuple[int, int], list[np.ndarray]] = {}
+        self._froms: dict[tuple[int, int], np.ndarray] = {}
 
     def prepare(self, peers: list[int], counts: list[int]) -> None:
         """Collective over the node: set the peers, in rising order, and the rows to send to each.
@@ -191,6 +197,19 @@ class RowExchange:
         self._flags.meet(sent, [self._transport.flag(peer, place[own]) for peer in peers])
         self._outs.clear()
         self._ins.clear()
+        self._froms.clear()
+
+    def next(self, width: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, int, int]:
+        """Begin an exchange that one compiled call makes: the send buffer, the addresses of the flags that it sets and
+        waits for, where the rows of each peer begin and how many there are (int64[peers, 2]), the number of the
+        exchange, and how often to look before `wait` is called.
+        """
+        key = (self._flags.number + 1) & 1, width
+        out = self.out(width)
+        self._flags.number += 1
+        if key not in self._froms:
+            self._froms[key] = np.array([[rows.ctypes.data, len(rows)] for rows in self.received(width)]).reshape(-1, 2)
+        return out, *self._flags.addresses, self._froms[key], self._flags.number, LOOKS
 
     def out(self, width: int) -> np.ndarray:
         """The send buffer of the next exchange, float64[n, width]: the rows for each peer, one peer after the other."""

@@ -6,7 +6,7 @@ import itertools
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -208,3 +208,24 @@ class DomainDecomposition:
             for each in itertools.product(*options)
         ]
         return options, segments
+
+
+def limits_of(
+    options: list[list[GhostRegion]], lower: npt.NDArray[np.float64], upper: npt.NDArray[np.float64]
+) -> tuple[npt.NDArray[Any], ...]:
+    """The limits of the ghost regions of each dim as arrays [3, most], their number per dim, and the corners of a box
+    in which no particle is a ghost of another rank.
+    """
+    most = max(map(len, options))
+    low, high = np.zeros((3, most)), np.zeros((3, most))
+    number = np.array([len(each) for each in options])
+    inner_low, inner_high = np.full(3, -np.inf), np.full(3, np.inf)
+    for d, each in enumerate(options):
+        for i, one in enumerate(each):
+            low[d, i], high[d, i] = one.low, one.high
+        for one in each[1:]:
+            if one.low <= lower[d]:
+                inner_low[d] = max(inner_low[d], one.high)
+            if one.high >= upper[d]:
+                inner_high[d] = min(inner_high[d], one.low)
+    return low, high, number, inner_low, inner_high

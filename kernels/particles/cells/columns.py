@@ -31,6 +31,7 @@ WIDTH = 1.18  # of a column, over the edge of a cube that holds a cluster
 ZONES = 3  # of ghosts: below, beside and above the domain, so that no cluster spans two faces
 PARTS = 4  # of the inner clusters, between which messages under way are looked after
 FLOAT32_STEP = float(np.finfo(np.float32).eps)
+TYPE_0 = float(type_words(np.zeros(1, np.int64))[0])
 ROOM = 1.1  # how much more is reserved than is needed now
 
 
@@ -160,7 +161,8 @@ def searched(positions: np.ndarray, slots: int, grid: CellColumns) -> Search:
     lowest, highest = grid.low.copy(), grid.high.copy()
     corners(boxes, lowest, highest)
     # What float32 may round away: two coordinates, each by half a unit, and their difference.
-    largest = float(max((center - lowest).max(), (highest - center).max()))
+    ends = zip(lowest.tolist(), center.tolist(), highest.tolist(), strict=True)
+    largest = max(max(middle - first, last - middle) for first, middle, last in ends)
     reach = grid.reach * (1 + 1e-6) + 4 * FLOAT32_STEP * largest
     where = (grid.low[:2], grid.scale, grid.shape, grid.ghost_low, grid.ghost_shape, *grid.clear)
     return Search(places, boxes, reach, where, float(highest[0]))
@@ -173,14 +175,11 @@ def parts_of(
     inner, outer = np.empty(clusters, np.int32), np.empty(clusters, np.int32)
     count_in = split_clusters(boxes, clusters, *inside, reach, inner, outer)
     inner, outer = inner[:count_in], outer[: clusters - count_in]
-    alone = bool(np.isinf(inside[0]).all() and np.isinf(inside[1]).all())
+    alone = all(map(math.isinf, (*inside[0].tolist(), *inside[1].tolist())))
     size = max(1, -(-count_in // (1 if alone else PARTS)))
     return inner, outer, [inner[i : i + size] for i in range(0, count_in, size)]
 
 
 def _place_padding(positions: np.ndarray, first: int, middle: float, farthest: float) -> None:
     """Empty slots for the ends of lists, out of reach and near enough for squares to stay moderate."""
-    stop = first + CLUSTER
-    positions[first:stop] = middle
-    positions[first:stop, 0] = farthest
-    positions[first:stop, 3] = type_words(np.zeros(CLUSTER, np.int64))
+    positions[first : first + CLUSTER] = (farthest, middle, middle, TYPE_0)

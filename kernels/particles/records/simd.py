@@ -238,12 +238,21 @@ def choose_pairs(positions, slots, low, high, number, inner_low, inner_high, cou
 
 
 @jit
-def sort_by_segment(found, count, cursor, chosen):
-    """chosen[cursor[segment]] = slot of the first `count` found; `cursor` moves on."""
-    for n in range(count):
+def sort_by_taker(found, total, counts, taker, chosen, segments, sent):
+    """The `total` pairs of segments and slots by taker, segment and slot; sent: how many each taker gets."""
+    starts, first = np.empty_like(counts), 0
+    for each in range(len(sent)):
+        sent[each] = 0
+        for segment in range(len(counts)):
+            if taker[segment] == each:
+                starts[segment] = first
+                sent[each] += counts[segment]
+                segments[first : first + counts[segment]] = segment
+                first += counts[segment]
+    for n in range(total):
         segment = found[n, 0]
-        chosen[cursor[segment]] = found[n, 1]
-        cursor[segment] += 1
+        chosen[starts[segment]] = found[n, 1]
+        starts[segment] += 1
 
 
 @jit
@@ -272,11 +281,6 @@ def choose_ghosts(
     if total > len(found):  # of domains thinner than the reach
         counts[:], found = 0, np.empty((total, 2), np.int32)
         choose_pairs(positions, slots, *limits, counts, found)
-    order = np.argsort(taker, kind="stable")
-    ends = np.cumsum(counts[order])
-    starts = np.empty_like(counts)
-    starts[order] = ends - counts[order]
-    chosen = np.empty(max(1, total), np.int64)
-    sort_by_segment(found, total, starts, chosen)
-    segments = np.repeat(order, counts[order]).astype(np.int32)
-    return chosen, segments, np.bincount(taker, counts, takers).astype(np.int64)
+    chosen, segments, sent = np.empty(max(1, total), np.int64), np.empty(total, np.int32), np.empty(takers, np.int64)
+    sort_by_taker(found, total, counts, taker, chosen, segments, sent)
+    return chosen, segments, sent
