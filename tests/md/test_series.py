@@ -75,6 +75,32 @@ run 80
 unfix kinds
 run 80
 """
+PARTS = f"""{MELT}
+region tube cylinder z 2 2 1.3 INF INF
+region slab cylinder x 2 3 1.5 0.5 3.2 side out
+region ball sphere 2 2 3 1.4
+region far sphere 2 2 3 1.4 side out
+region block block 0.5 3.5 1 3 0.6 5.2
+region none sphere 2 2 3 0.0001
+variable tube equal count(two,tube)
+variable slab equal mass(all,slab)
+variable ball equal vcm(all,x,ball)
+variable far equal fcm(two,y,far)
+variable block equal ke(all,block)
+variable most equal bound(two,zmax,block)-bound(all,xmin,ball)
+variable wide equal gyration(all,block)+xcm(two,z,tube)
+variable none equal bound(all,xmax,none)+gyration(all,none)+xcm(all,y,none)+vcm(all,y,none)
+compute near all coord/atom cutoff 1.4
+compute pairs two coord/atom cutoff 2.2 group two
+compute ones two coord/atom cutoff 1.9 1
+compute sums all reduce sum c_near c_pairs c_ones
+compute most all reduce max c_near c_pairs c_ones
+fix tube all ave/time 5 4 20 v_tube c_sums[2] file tube.txt
+thermo 20
+thermo_style custom step temp v_tube v_slab v_ball v_far v_block v_most v_wide v_none c_sums[*] c_most[*] f_tube[2]
+thermo_modify format float %.15g
+run 40
+"""
 PRESSED = """units real
 lattice fcc 5.4
 region box block 0 4 0 4 0 4
@@ -127,11 +153,18 @@ def test_series_are_those_of_lammps(mpirun, tmp_path, text, count):
 
 
 @needs_lammps
+def test_functions_of_regions_and_numbers_of_neighbors_are_those_of_lammps(mpirun, tmp_path):
+    follow_lammps(tmp_path, mpirun, PARTS, again=27)
+
+
+@needs_lammps
 @pytest.mark.parametrize("shares", ["fene", pytest.param("lj/coul 0 0 0.5", marks=pytest.mark.nightly)])
 def test_distances_leave_out_partners_in_molecules(tmp_path, shares):
     """Only those without any share of the forces."""
     write_chain(tmp_path / "chain.data")
-    text = CHAIN.format(shares, "harmonic", "300.0 0.97").replace("run 200", "compute far all rdf 14\nrun 20")
+    near = "compute near all coord/atom cutoff 1.1\ncompute sum all reduce sum c_near\n"
+    near += "fix near all ave/time 10 2 20 c_sum file near.txt\n"
+    text = CHAIN.format(shares, "harmonic", "300.0 0.97").replace("run 200", f"{near}compute far all rdf 14\nrun 20")
     text = text.replace("run 20", "fix far all ave/time 10 2 20 c_far[*] file far.txt mode vector\nrun 20")
     run_lammps(tmp_path, text)
     (tmp_path / "in.it").write_text(text)
@@ -139,6 +172,7 @@ def test_distances_leave_out_partners_in_molecules(tmp_path, shares):
     expected = rows_of(tmp_path / "far.txt")
     assert expected[2:].reshape(14, 4)[:, 2].max() > 0.1
     np.testing.assert_allclose(rows_of(tmp_path / "run" / "output" / "far.txt"), expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(rows_of(tmp_path / "run" / "output" / "near.txt"), rows_of(tmp_path / "near.txt"))
 
 
 def test_series_that_are_not_known_are_left_out_with_a_note(tmp_path):

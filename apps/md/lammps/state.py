@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hpckit.apps.md.lammps.making.lattices import ENDS
 from hpckit.apps.md.lammps.making.making import Making
 
 Kinds = set[int]  # types of particles, from 1
@@ -102,7 +100,7 @@ class ScriptState:
     def block(self, region: str) -> list[float] | None:
         """The ends along x, y and z of a region of style block, inf where it has none; None for other regions."""
         ends = self.making.blocks.get(region, [])
-        return [math.copysign(math.inf, end) if abs(end) >= ENDS else end for end in ends] if len(ends) == 6 else None
+        return self.making.shapes[region]["block"] if len(ends) == 6 else None
 
     def file(self, name: str) -> Path:
         """A file that a command names: beside the script, in this folder, or in that of LAMMPS's potentials."""

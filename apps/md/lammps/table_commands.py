@@ -14,18 +14,18 @@ from hpckit.apps.md.lammps.fixes.corrections import is_counted
 from hpckit.apps.md.lammps.particles import ParticleCommands
 from hpckit.apps.md.lammps.state import ScriptState
 from hpckit.apps.md.settings.averages import Average, Correlation, Histogram, Profile, Sampled
-from hpckit.apps.md.settings.formulas import names_in
+from hpckit.apps.md.settings.formulas import is_number, names_in
 from hpckit.apps.md.settings.interaction import NOT_OF_PAIRS
 from hpckit.apps.md.settings.table import (
     COMPUTED,
     FROM_START,
-    GROUPED,
     LENGTHS,
     OF_EACH,
     OF_PAIRS,
     Computed,
     Reduction,
     Table,
+    group_value,
 )
 
 AXES = ("x", "y", "z")
@@ -84,7 +84,9 @@ class TableCommands:
         left = {name for name, each in computed.items() if table.unknown_within(Computed.model_validate(each))}
         computed = {name: each for name, each in computed.items() if name not in left}
         exchanged = [name for name, fix in self.fixes.named.items() if is_counted(fix)]
-        table = Table.model_validate({"computed": [*computed.values()], "formulas": formulas, "exchanged": exchanged})
+        regions = self.script.making.shapes
+        what = {"computed": [*computed.values()], "formulas": formulas, "exchanged": exchanged}
+        table = Table.model_validate({**what, "regions": [*regions.values()]})
         kept = [each for each in given if not table.unknown_of(each)]
         sampled = {
             "averages": tuple(each for each in kept if type(each) is Average),
@@ -99,7 +101,9 @@ class TableCommands:
         reached = self._reached([*columns, *(name for each in kept for name in each.columns)], computed, formulas)
         for name in computed.keys() & reached:
             self.particles.choose(computed[name]["group"])
-        for group in {match[2] for name in reached if (match := GROUPED.match(name))}:
+            self.particles.choose(computed[name].get("partners", "all"))
+        values = [value for name in sorted(reached) if (value := group_value(name))]
+        for group in dict.fromkeys(value.group for value in values):
             self.particles.choose(group)
         for of_group in (*sampled["profiles"], *sampled["histograms"]):
             self.particles.choose(of_group.group)
@@ -110,6 +114,7 @@ class TableCommands:
             "computed": [each for name, each in computed.items() if name in reached | since],
             "exchanged": [name for name in exchanged if f"f_{name}" in reached],
             "formulas": [each for each in formulas if f"v_{each['name']}" in reached],
+            "regions": [regions[name] for name in dict.fromkeys(value.region for value in values) if name],
             **{key: [each.model_dump(exclude_defaults=True) for each in found] for key, found in sampled.items()},
         }
         found = {key: value for key, value in whole.items() if value and (columns or kept)}
@@ -263,6 +268,8 @@ class TableCommands:
             elif style == "heat/flux":
                 each["of"] = [f"c_{word}" for word in words]
                 sound = len(words) == 3
+            elif style == "coord/atom":
+                sound = self._read_partners(each, words)
             elif style == "rdf":
                 sound = self._read_distances(each, words)
             else:
@@ -278,6 +285,17 @@ class TableCommands:
         """Whether all forces are those of pairs, or of embedded atoms, without charges and bonds."""
         others = any(self.script.section(name).get("kind", "none") != "none" for name in ("coulomb", "bonds"))
         return not others and self.script.section("interaction").get("kind") not in NOT_OF_PAIRS
+
+    def _read_partners(self, each: dict[str, Any], words: list[str]) -> bool:
+        """Read what is behind compute coord/atom into these settings; whether all is known."""
+        if len(words) < 2 or words[0] != "cutoff" or not is_number(words[1]):
+            return False
+        each["reach"] = float(words[1])
+        if words[2:3] == ["group"]:
+            each["partners"] = words[3] if len(words) == 4 else ""
+            return each["partners"] in self.particles.groups - self.script.late
+        each["types"] = [*self.script.types_of(words[2])] if words[2:] else []
+        return len(words) <= 3
 
     def _read_distances(self, each: dict[str, Any], words: list[str]) -> bool:
         """Read what is behind compute rdf into these settings; whether all is known."""

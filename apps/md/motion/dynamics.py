@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hpckit.apps.md.config import Config
-from hpckit.apps.md.motion.groups import ALL, CountedOf, PushOn, named_in
+from hpckit.apps.md.motion.groups import ALL, AXES, CountedOf, PushOn, RegionOf, named_in
 from hpckit.apps.md.start import Start
 from hpckit.errors import InputError
 from hpckit.md.external.fields import ExternalFields, Mirror, Wall
@@ -197,6 +198,13 @@ def within(group: ParticleGroup | None, block: Sequence[float] | None) -> Some:
         return group
     xlo, xhi, ylo, yhi, zlo, zhi = block
     return Within(group, (xlo, ylo, zlo), (xhi, yhi, zhi))
+
+
+def within_region(group: ParticleGroup | None, given: RegionOf) -> Within:
+    """Those of a group that are in a region at the time."""
+    across = tuple(AXES.index(axis) for axis in given.across)
+    shape = given.center, given.radius if across else math.inf, across, given.outside
+    return Within(group, given.block[::2], given.block[1::2], *shape)
 
 
 def warmth_of(start: Start | None, counted: CountedOf) -> Warmth:

@@ -51,6 +51,21 @@ class GroupOf(Section):
         return bool(self.types or self.ids or self.block)
 
 
+class RegionOf(Section):
+    """A part of the box: a block, a sphere, a cylinder."""
+
+    name: str = Field(min_length=1, description="the name by which formulas call it")
+    block: Block = Field(
+        (-math.inf, math.inf) * 3, validate_default=True, description="low and high end along x, y and z"
+    )
+    center: tuple[float, float, float] = Field((0.0, 0.0, 0.0), description="of a sphere or a cylinder")
+    radius: float = Field(0.0, ge=0, description="of a sphere or a cylinder")
+    across: tuple[Axis, ...] = Field(
+        (), description="dims in which the center is no farther than the radius: three of a sphere, two of a cylinder"
+    )
+    outside: bool = Field(False, description="whether it is all but this")
+
+
 class CountedOf(Section):
     """What a temperature counts: velocities of a group, along some dims."""
 

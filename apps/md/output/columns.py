@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.apps.md.motion.dynamics import group_of, within
+from hpckit.apps.md.motion.dynamics import group_of, within, within_region
 from hpckit.apps.md.output.averages import Averages
 from hpckit.apps.md.output.of_particles import (
     Binned,
@@ -30,11 +30,12 @@ from hpckit.apps.md.settings.table import (
     COMPUTED,
     ENERGIES,
     FROM_START,
-    GROUPED,
     TAKEN,
     TITLES,
     WHOLE,
     Computed,
+    GroupValue,
+    group_value,
 )
 from hpckit.apps.md.start import Start
 from hpckit.comm.agree import max_of_ranks, share_numbers
@@ -66,6 +67,7 @@ class TableColumns:
         self.share = config.system.units == "lj" if per_particle is None else per_particle
         self.computed = self.table.known
         self.groups = {name: self.group(each.group) for name, each in self.computed.items()}
+        self.groups |= {f"{name} partners": self.group(each.partners) for name, each in self.computed.items()}
         self.baths = {each.name for each in (config.dynamics, *config.dynamics.also)}
         self.formulas = {f"v_{each.name}": each.formula for each in self.table.formulas}
         self.averages.enter(self.table, self.table.number(step, 0))
@@ -154,8 +156,8 @@ class TableColumns:
                 given = self.averages.named(match[1])
                 extensive = isinstance(given, Average) and self._is_averaged_energy(given, row, part)
                 return self.averages.value(match[1], row, part) / (count if extensive and divides else 1)
-            if match := GROUPED.match(name):
-                return of_group(self.system, self.group(match[2]), match[1], match[3] or "", match[4] or "")
+            if value := group_value(name):
+                return of_group(self.system, self._part(value), value.what, value.axis, value.end)
             if match := TAKEN.match(name):
                 return self.averages.of_all(match[2], int(match[3] or 1), match[1])
             if name == "PI":
@@ -277,6 +279,12 @@ class TableColumns:
         """
         reach = given.reach or max(reaches(self.config))
         return distances(given, reach, self.system, self.group(given.group))
+
+    def _part(self, value: GroupValue) -> Some:
+        """The group of a function, or what of it is in a region."""
+        group = self.group(value.group)
+        region = next((each for each in self.table.regions if each.name == value.region), None)
+        return group if region is None else within_region(group, region)
 
     def _gyration(self, group: ParticleGroup | None) -> tuple[float, ...]:
         """Collective: the radius of gyration, and its tensor."""

@@ -29,12 +29,14 @@ from hpckit.md.external.groups import (
     weighted_sums,
 )
 from hpckit.md.observables.frame import part_of
-from hpckit.md.observables.radial import RadialDistribution
+from hpckit.md.observables.radial import RadialDistribution, neighbor_counts
 from hpckit.md.system import System
 from hpckit.md.thermo import volume
+from hpckit.plan.particles.snapshot import Snapshot
 
 ORIGINS = {"lower": 0.0, "center": 0.5, "upper": 1.0}
 ROWS = (((0, 0), (3, 1), (4, 2)), ((3, 0), (1, 1), (5, 2)), ((4, 0), (5, 1), (2, 2)))  # of a tensor: parts, and dims
+NOWHERE = -1e20  # the largest coordinate of no particles, as in LAMMPS
 ROUNDED = 0.5  # of a bin, that a number of bins may be off
 
 
@@ -89,16 +91,38 @@ class OfParticles:
         return np.zeros(len(self.slots)) + values_of(self.formulas[name], self.named)
 
     def _each(self, given: Computed, part: int) -> np.ndarray:
-        """The energies of particles, or a part of their stress, from 1."""
+        """The energies of particles, a part of their stress, from 1, or how many partners are near; collective."""
         units, v = self.system.units, self.rows(self.system.particles.velocities)[:, :3]
         if given.kind == "ke/atom":
             return np.asarray(0.5 * units.energy * self.masses * (v * v).sum(axis=1))
+        if given.kind == "coord/atom":
+            return self._partners(given)
         tallies = 0.5 * self.rows(self.system.forces.tallies)
         if given.kind == "pe/atom":
             return np.asarray(tallies[:, 0])
         a, b = TENSOR[part - 1]
         moving = units.energy * self.masses * v[:, a] * v[:, b] if given.moving else 0.0
         return np.asarray(-units.pressure * (moving + tallies[:, part]))
+
+    def _partners(self, given: Computed) -> np.ndarray:
+        """Collective: how many partners are nearer to each particle than `reach`, without those in its molecule that
+        have no share of the pair forces. Each rank gets all particles for it.
+        """
+        group, frame = self.groups[f"{given.name} partners"], snapshots.frame(self.system)
+        chosen = np.ones(self.system.count, bool) if group is None else group.members
+        if given.types:
+            chosen = chosen & np.isin(frame.types + 1, given.types)
+        own, lost = self.rows(self.system.particles.ids), np.zeros(self.system.count, np.int64)
+        one, other, gaps = left_out(self.system, frame)
+        np.add.at(lost, one[gaps < given.reach], chosen[other[gaps < given.reach]])
+        return (neighbor_counts(frame, own, chosen, given.reach) - lost[own]).astype(np.float64)
+
+
+def left_out(system: System, frame: Snapshot) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Partners in molecules without any share of the pair forces, from each side, and their distances."""
+    one, other = getattr(system.exclusions, "left_out", np.zeros((0, 2), np.int64)).T
+    gaps = frame.cell.nearest(frame.positions[one] - frame.positions[other], np.array(frame.periodic))
+    return one, other, np.linalg.norm(gaps, axis=1)
 
 
 def reduced(given: Computed, of: OfParticles) -> tuple[float, ...]:
@@ -115,10 +139,10 @@ def reduced(given: Computed, of: OfParticles) -> tuple[float, ...]:
     return (found[0],) if len(found) == 1 else (np.nan, *found)
 
 
-def of_group(system: System, group: ParticleGroup | None, what: str, axis: str, end: str) -> float:
-    """Collective: a function of a group, None for all particles, as variables of LAMMPS have them. what: count, mass,
-    charge, ke, gyration; of an axis xcm, vcm, fcm: place and velocity of the center of mass, and force; bound: the
-    least or largest coordinate, by `end`.
+def of_group(system: System, group: Some, what: str, axis: str, end: str) -> float:
+    """Collective: a function of a group, None for all particles, or of those in a region, as variables of LAMMPS have
+    them. what: count, mass, charge, ke, gyration; of an axis xcm, vcm, fcm: place and velocity of the center of mass,
+    and force; bound: the least or largest coordinate, by `end`.
     """
     dim, particles, slots = AXES.index(axis or "x"), system.particles, system.particles.slots
     if what == "count":
@@ -126,11 +150,11 @@ def of_group(system: System, group: ParticleGroup | None, what: str, axis: str, 
     if what == "ke":
         return 0.5 * Warmth(group).doubled(system)
     if what == "xcm":
-        return float(center_of(system, group)[0][dim])
+        return float(np.nan_to_num(center_of(system, group)[0][dim]))
     if what == "bound":
         sign = 1.0 if end == "max" else -1.0
         own = system.device.to_host(particles.positions[:slots, dim][slots_of(system, group)])
-        return float(sign * max_of_ranks(system.mesh.comm, np.array([(sign * own).max(initial=-np.inf)]))[0])
+        return float(sign * max_of_ranks(system.mesh.comm, np.array([(sign * own).max(initial=NOWHERE)]))[0])
     masses = system.slot_masses[:, None]
     if what == "gyration":
         away = unwrapped(system) - system.device.to_device(center_of(system, group)[0])
@@ -143,7 +167,7 @@ def of_group(system: System, group: ParticleGroup | None, what: str, axis: str, 
         columns = masses if what == "mass" else particles.charges[:slots, None]
     total, mass = weighted_sums(system, group, system.device.xp.concatenate([columns, masses], axis=1)).tolist()
     if what in ("vcm", "gyration"):
-        total /= mass
+        total = total / mass if mass else 0.0
     return float(np.sqrt(total)) if what == "gyration" else float(total)
 
 
@@ -168,13 +192,10 @@ def distances(given: Computed, reach: float, system: System, group: ParticleGrou
     counted = RadialDistribution(reach, given.bins, types)
     counted.add(part_of(frame, members), comm)
     counts = counted.counts(comm)
-    apart = getattr(system.exclusions, "left_out", np.zeros((0, 2), np.int64))
-    ends = apart[members[apart].all(axis=1)].T
-    gaps = frame.cell.nearest(frame.positions[ends[0]] - frame.positions[ends[1]], np.array(frame.periodic))
-    places = np.linalg.norm(gaps, axis=1) * (given.bins / reach)
-    near = places < given.bins
-    a, b = frame.types[ends[0]][near], frame.types[ends[1]][near]
-    np.subtract.at(counts, (a, b, places[near].astype(np.int64)), 1)
+    one, other, gaps = left_out(system, frame)
+    near = members[one] & members[other] & (gaps * (given.bins / reach) < given.bins)
+    places = (gaps * (given.bins / reach))[near].astype(np.int64)
+    np.subtract.at(counts, (frame.types[one[near]], frame.types[other[near]], places), 1)
     edges = np.linspace(0.0, reach, given.bins + 1)
     shells = np.diff(4.0 / 3.0 * np.pi * edges**3 if system.dims == 3 else np.pi * edges**2) / volume(system)
     number, columns = np.bincount(frame.types[members], minlength=types), [0.5 * (edges[1:] + edges[:-1])]

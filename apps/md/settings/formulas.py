@@ -24,9 +24,12 @@ COMPARISONS = OPERATORS[2] | OPERATORS[3]
 OF_CONDITIONS = OPERATORS[:4]
 SIGNS = r"&&|\|\||\|\^|[=!<>]=|[<>()!]"
 CONDITION = re.compile(rf"\s*({SIGNS}|[^\s=!<>()&|]+)")
-# Names, too: of all values so far, and of groups: count(GROUP), vcm(GROUP,x), bound(GROUP,xmin).
+# Names, too: of all values so far, and of groups: count(GROUP), vcm(GROUP,x), bound(GROUP,xmin,REGION).
 OF_SERIES = r"(?:trap|slope)\(f_\w+(?:\[\d+\])?\)"
-OF_GROUP = r"(?:(?:count|mass|charge|ke|gyration)\(\w+\)|(?:xcm|vcm|fcm)\(\w+,[xyz]\)|bound\(\w+,[xyz](?:min|max)\))"
+OF_GROUP = (
+    r"(?:(?:count|mass|charge|ke|gyration)\(\w+(?:,\w+)?\)|"
+    r"(?:(?:xcm|vcm|fcm)\(\w+,[xyz]|bound\(\w+,[xyz](?:min|max))(?:,\w+)?\))"
+)
 NUMBER = r"(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 FORMULA = re.compile(rf"\s*({OF_SERIES}|{OF_GROUP}|{SIGNS}|[-+*/%^,]|{NUMBER}|\w+(?:\[\d+\]){{0,2}})")
 FUNCTIONS: dict[str, Callable[..., float]] = {

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from typing import Literal, Self
+from typing import Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from hpckit.apps.md.motion.groups import ALL, AXES, Axis, Block
+from hpckit.apps.md.motion.groups import ALL, AXES, Axis, Block, RegionOf
 from hpckit.apps.md.settings.averages import OF_BINS, OF_PARTICLES, Average, Correlation, Histogram, Profile, Sampled
 from hpckit.apps.md.settings.formulas import names_in, value_of
 from hpckit.io.settings import Section
@@ -81,11 +81,13 @@ LENGTHS = {
     "ke/atom": 0,
     "pe/atom": 0,
     "stress/atom": 0,
+    "coord/atom": 0,
 }  # of the vectors; the others have that of what they are given
 FROM_START = ("msd", "vacf")  # kinds that compare with the stage in which they come first
 # Kinds with a value that is none of a vector.
 SCALARS = ("temp", "temp/deform", "ke", "pe", "pressure", "gyration", "erotate/sphere")
-OF_EACH = {"ke/atom": 0, "pe/atom": 0, "stress/atom": 6}  # kinds with a value for each particle, or a vector
+# Kinds with a value for each particle, or a vector.
+OF_EACH = {"ke/atom": 0, "pe/atom": 0, "stress/atom": 6, "coord/atom": 0}
 OF_PAIRS = ("pe/atom", "stress/atom", "heat/flux")  # kinds that need the energies of single pairs
 Kind = Literal[
     "temp",
@@ -101,6 +103,7 @@ Kind = Literal[
     "ke/atom",
     "pe/atom",
     "stress/atom",
+    "coord/atom",
     "heat/flux",
     "rdf",
     "reduce",
@@ -109,8 +112,25 @@ Reduction = Literal["sum", "ave", "min", "max", "sumsq", "avesq"]
 PART = r"(?:\[(\d+)\])?"
 COMPUTED = re.compile(rf"c_(\w+?){PART}{PART}$")
 AVERAGED = re.compile(rf"f_(\w+?){PART}{PART}$")
-GROUPED = re.compile(r"(count|mass|charge|ke|gyration|xcm|vcm|fcm|bound)\((\w+)(?:,([xyz])(min|max)?)?\)$")
+OF_WHOLE = re.compile(r"(count|mass|charge|ke|gyration)\((\w+)()()(?:,(\w+))?\)$")
+OF_AXIS = re.compile(r"(xcm|vcm|fcm|bound)\((\w+),([xyz])(min|max)?(?:,(\w+))?\)$")
 TAKEN = re.compile(rf"(trap|slope)\(f_(\w+?){PART}\)$")
+
+
+class GroupValue(NamedTuple):
+    """A function of a group in a formula: count, mass, …; of an axis and one of its ends; in a region."""
+
+    what: str
+    group: str
+    axis: str
+    end: str
+    region: str
+
+
+def group_value(name: str) -> GroupValue | None:
+    """A function of a group by its text; None for another one."""
+    match = OF_WHOLE.match(name) or OF_AXIS.match(name)
+    return GroupValue(*(each or "" for each in match.groups())) if match else None
 
 
 class Computed(Section):
@@ -124,8 +144,9 @@ class Computed(Section):
         " of velocities with those of that time, alike; com: center of mass, unwrapped, [1] to [3]; gyration: radius"
         " of gyration. [1] to [6] of temp, pressure and gyration are the tensor xx, yy, zz, xy, xz, yz, of temp m v v."
         " ke/atom, pe/atom: kinetic and potential energy of each particle; stress/atom: its part of the pressure tensor"
-        " times the volume, below 0 where it presses; heat/flux: the heat current times the volume, [1] to [3], and its"
-        " part by what moves; reduce: numbers of particles in one, [k] of several; rdf: a table of pair distances: [1]:"
+        " times the volume, below 0 where it presses; coord/atom: how many partners are nearer than reach; heat/flux:"
+        " the heat current times the volume, [1] to [3], and its part by what moves; reduce: numbers of particles"
+        " in one, [k] of several; rdf: a table of pair distances: [1]:"
         " the middle of a bin, then of each pair of types g(r) and neighbors so far"
     )
     group: str = Field(ALL, description="the group")
@@ -142,7 +163,11 @@ class Computed(Section):
     )
     moving: bool = Field(True, description="of stress/atom: with the part of what moves")
     bins: int = Field(100, ge=1, description="of rdf: their number")
-    reach: float = Field(0.0, ge=0, description="of rdf: the longest distance; 0: the cutoff of pairs")
+    reach: float = Field(
+        0.0, ge=0, description="of rdf and coord/atom: the longest distance; 0: of rdf the cutoff of pairs"
+    )
+    partners: str = Field(ALL, description="of coord/atom: the group of those that are counted")
+    types: tuple[int, ...] = Field((), description="of coord/atom: their types, from 1; empty: all")
     pairs: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = Field(
         (), description="of rdf: the types, from 1, of particles and of their neighbors; empty: all pairs"
     )
@@ -154,6 +179,8 @@ class Computed(Section):
                 f"table.computed.of is for reduce, which needs it, and heat/flux, which needs three: {self.name} is"
                 f" {self.kind}"
             )
+        if (self.kind == "coord/atom") and not self.reach:
+            raise ValueError(f"table.computed.reach is missing: {self.name} is coord/atom")
         if self.within is not None and self.kind not in ("temp", "reduce"):
             raise ValueError(f"table.computed.within is for temp and reduce: {self.name} is {self.kind}")
         return self
@@ -190,7 +217,8 @@ class Named(Section):
         description="of columns by their names, numbers, + - * / ^ %, and functions as sqrt(x); trap(f_NAME) is the"
         " integral by trapezoids of the means kept, or of a column of many rows, over their number, slope(f_NAME) that"
         " of the least-squares line; count, mass, charge, ke and gyration(GROUP), xcm, vcm and fcm(GROUP,x),"
-        " bound(GROUP,xmin). Of particles: of x, vx, mass, … and what is computed of each",
+        " bound(GROUP,xmin), also of a REGION, behind a comma. Of particles: of x, vx, mass, … and what is computed of"
+        " each",
     )
 
 
@@ -204,6 +232,7 @@ class Table(Section):
         None, description="energies for each particle, as thermo_modify norm; none: in units lj"
     )
     computed: tuple[Computed, ...] = Field((), description="what columns c_NAME are")
+    regions: tuple[RegionOf, ...] = Field((), description="regions that formulas name: count(GROUP,REGION)")
     formulas: tuple[Named, ...] = Field((), description="what columns v_NAME are")
     averages: tuple[Average, ...] = Field((), description="means over steps; columns f_NAME are their last ones")
     profiles: tuple[Profile, ...] = Field((), description="means over particles in bins, and over steps")
@@ -223,7 +252,7 @@ class Table(Section):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        every = [[one.name for one in each] for each in (self.computed, self.formulas, self.sampled)]
+        every = [[one.name for one in each] for each in (self.computed, self.formulas, self.sampled, self.regions)]
         every[2] += self.exchanged  # f_NAME, too
         for names in every:
             if len({*names}) < len(names):
@@ -257,8 +286,9 @@ class Table(Section):
             found, row, part = known.get(match[1]), int(match[2] or 0), int(match[3] or 0)
             sound = found is not None and found.has(row, part)
             return "" if sound else f"there is no {name} among {', '.join(known)} of table.computed"
-        if GROUPED.match(name):
-            return ""
+        if value := group_value(name):
+            known_regions = ["", *(each.name for each in self.regions)]
+            return "" if value.region in known_regions else f"there is no region {value.region} of {name}"
         if match := TAKEN.match(name):
             one = next((each for each in self.sampled if each.name == match[2]), None)
             kept = one is not None and (one.has_rows or (isinstance(one, Average) and one.kept))
@@ -343,7 +373,8 @@ class Table(Section):
     def groups(self) -> Iterator[tuple[str, str]]:
         """The groups that it names, each with its key."""
         yield from (("table.computed.group", each.group) for each in self.computed)
-        named = (GROUPED.match(name) for each in self.formulas for name in names_in(each.formula))
-        yield from (("table.formulas", match[2]) for match in named if match)
+        named = (group_value(name) for each in self.formulas for name in names_in(each.formula))
+        yield from (("table.formulas", value.group) for value in named if value)
+        yield from (("table.computed.partners", each.partners) for each in self.computed)
         yield from (("table.profiles.group", each.group) for each in self.profiles)
         yield from (("table.histograms.group", each.group) for each in self.histograms)

@@ -35,17 +35,27 @@ class ParticleGroup:
 
 @dataclass(frozen=True)
 class Within:
-    """Those of a group, None for all particles, that are in a block at the time. low, high: its ends along x, y, z."""
+    """Those of a group, None for all particles, that are in a region at the time: between `low` and `high` along x, y,
+    z, and no farther than `radius` from `center` in the dims `across`: a block, a sphere, a cylinder. outside: those
+    that are not.
+    """
 
     group: ParticleGroup | None
-    low: tuple[float, float, float]
-    high: tuple[float, float, float]
+    low: tuple[float, ...] = (-np.inf,) * 3
+    high: tuple[float, ...] = (np.inf,) * 3
+    center: tuple[float, ...] = (0.0, 0.0, 0.0)
+    radius: float = np.inf
+    across: tuple[int, ...] = ()
+    outside: bool = False
 
     def slots(self, system: System) -> Any:
         """As `ParticleGroup.slots`."""
         places, to_device = system.particles.positions[: system.particles.slots, :3], system.device.to_device
-        here = (places >= to_device(np.array(self.low))) & (places <= to_device(np.array(self.high)))
-        return slots_of(system, self.group) & here.all(axis=1)
+        here = ((places >= to_device(np.array(self.low))) & (places <= to_device(np.array(self.high)))).all(axis=1)
+        if self.across:
+            squares = sum((places[:, dim] - self.center[dim]) ** 2 for dim in self.across)
+            here &= squares**0.5 <= self.radius
+        return slots_of(system, self.group) & (here != self.outside)
 
 
 Some = ParticleGroup | Within | None  # None: all particles
@@ -57,7 +67,7 @@ def slots_of(system: System, group: Some) -> Any:
 
 
 def count_of(system: System, group: Some) -> int:
-    """How many particles a group has; collective for those in a block."""
+    """How many particles a group has; collective for those in a region."""
     if isinstance(group, Within):
         return int(weighted_sums(system, group, 1.0 * (system.slot_masses[:, None] >= 0.0))[0])
     return system.count if group is None else group.count
@@ -74,7 +84,7 @@ class Warmth:
     thermal: bool = False
 
     def freedom(self, system: System) -> float:
-        """Its degrees of freedom, less those of the center of mass; collective for those in a block. Constraints are
+        """Its degrees of freedom, less those of the center of mass; collective for those in a region. Constraints are
         those of all particles.
         """
         whole = freedom(system) if self.group is None else system.dims * (count_of(system, self.group) - 1)
@@ -159,9 +169,9 @@ def unwrapped(system: System) -> Any:
     return particles.positions[:slots, :3] + away
 
 
-def center_of(system: System, group: ParticleGroup | None) -> tuple[np.ndarray, float]:
-    """Collective: the center of mass of a group, None for all particles, and its mass."""
+def center_of(system: System, group: Some) -> tuple[np.ndarray, float]:
+    """Collective: the center of mass of a group, None for all particles, nan of none, and its mass."""
     masses = system.slot_masses[:, None]
     columns = system.device.xp.concatenate([masses * unwrapped(system), masses], axis=1)
     sums = weighted_sums(system, group, columns)
-    return sums[:3] / sums[3], float(sums[3])
+    return sums[:3] / (sums[3] or np.nan), float(sums[3])

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.spatial import cKDTree
 
 from hpckit.errors import InputError
 from hpckit.kernels.particles.observables.dispatch import pair_histogram
@@ -93,3 +94,18 @@ class RadialDistribution:
             g = np.nan_to_num(counts.sum((0, 1)) / (self._ideal.sum() * shells))
             coordination = np.nan_to_num(counts.sum((0, 1)).cumsum() / self._particles.sum())
         return Radial(0.5 * (outer[1:] + outer[:-1]), g, partial, coordination)
+
+
+def neighbor_counts(frame: Frame, own: Ints, chosen: np.ndarray, reach: float) -> Ints:
+    """How many others, of those that are chosen, bool[particles], are within `reach` of each particle `own`, over the
+    sides of the box too: int64[own].
+    """
+    cell, periodic = frame.cell, np.array(frame.periodic)
+    places = cell.wrapped(np.ascontiguousarray(frame.positions, np.float64), periodic)[0]
+    turns = np.where(periodic, np.ceil(reach / cell.widths), 0).astype(int)
+    images = np.stack(np.meshgrid(*(np.arange(-n, n + 1) for n in turns), indexing="ij"), axis=-1).reshape(-1, 3)
+    shifted = (places[chosen][None] + cell.shifts(images)[:, None]).reshape(-1, 3)
+    low, high = places.min(axis=0, initial=np.inf) - reach, places.max(axis=0, initial=-np.inf) + reach
+    tree = cKDTree(shifted[((shifted >= low) & (shifted <= high)).all(axis=1)])
+    found = tree.query_ball_point(places[own], reach, return_length=True)
+    return np.asarray(found - chosen[own], np.int64)

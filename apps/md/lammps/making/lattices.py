@@ -213,6 +213,36 @@ def extent_of(words: Sequence[str], spacing: np.ndarray, others: Mapping[str, Ex
     return corners[:6:2] + np.minimum(more, 0.0).sum(axis=0), corners[1:6:2] + np.maximum(more, 0.0).sum(axis=0)
 
 
+def shape_of(words: Sequence[str], spacing: np.ndarray) -> dict[str, Any] | None:
+    """A block, sphere or cylinder, whose words `region_of` takes, as settings; None for other regions."""
+    style, *rest = words
+    options, rest = _options(rest)
+    steps = [1.0] * 3 if options.get("units") == "box" else spacing.tolist()
+    found: dict[str, Any] = {"outside": True} if options.get("side") == "out" else {}
+    if style == "block":
+        return {**found, "block": [_open(end) for end in region_of(words, spacing, {})[1]]}
+    if style == "sphere":
+        center = [float(word) * step for word, step in zip(rest, steps, strict=False)]
+        return {**found, "center": center, "radius": float(rest[3]) * steps[0], "across": ["x", "y", "z"]}
+    if style != "cylinder":
+        return None
+    axis, *middle = rest[:3]
+    across = [each for each in "xyz" if each != axis]
+    center, ends = [0.0] * 3, [-math.inf, math.inf] * 3
+    for each, word in zip(across, middle, strict=True):
+        center["xyz".index(each)] = float(word) * steps["xyz".index(each)]
+    k = "xyz".index(axis)
+    for at, word in enumerate(rest[4:6], 2 * k):
+        ends[at] = ends[at] if word in ("INF", "EDGE") else float(word) * steps[k]
+    radius = float(rest[3]) * steps["xyz".index(across[0])]
+    return {**found, "block": ends, "center": center, "radius": radius, "across": across}
+
+
+def _open(end: float) -> float:
+    """An end of a block, inf where it has none."""
+    return math.copysign(math.inf, end) if abs(end) >= ENDS else end
+
+
 def _round(words: Sequence[str], rest: list[str], step: np.ndarray) -> Inside:
     """What is inside a cone or an ellipsoid, or above a plane."""
     x, y, z = map(float, step)

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from hpckit.apps.md.lammps.making import velocities as drawn
-from hpckit.apps.md.lammps.making.lattices import Extent, Inside, Lattice, extent_of, region_of
+from hpckit.apps.md.lammps.making.lattices import Extent, Inside, Lattice, extent_of, region_of, shape_of
 from hpckit.apps.md.lammps.making.made import Made, Step
 from hpckit.apps.md.lammps.making.places import TRIES, RandomPlaces, by_cells, named, overlapping, ramp, turn
 from hpckit.apps.md.settings.formulas import is_number
@@ -33,6 +34,7 @@ class Making:
         self.regions: dict[str, Inside] = {}
         self.blocks: dict[str, list[float]] = {}  # the numbers of blocks and prisms
         self.extents: dict[str, Extent] = {}  # the boxes around regions
+        self.shapes: dict[str, dict[str, Any]] = {}  # blocks, spheres and cylinders, as settings
         self.box = ""
 
     @property
@@ -66,6 +68,9 @@ class Making:
         """A region."""
         self.regions[name], ends = region_of(words, self.spacing, self.regions)
         self.extents[name] = extent_of(words, self.spacing, self.extents)
+        self.shapes.pop(name, None)
+        if shape := shape_of(words, self.spacing):
+            self.shapes[name] = {"name": name, **shape}
         self.blocks.pop(name, None)
         if ends and words[0] in ("block", "prism") and "out" not in words:
             self.blocks[name] = ends
