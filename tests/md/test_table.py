@@ -250,3 +250,43 @@ formulas = [{name = "per", formula = "etotal*atoms"}]
     last = json.loads(next((tmp_path / "runs").glob("*/metrics.jsonl")).read_text().splitlines()[-1])
     assert last["v_per"] == pytest.approx(last["energy"], rel=1e-14)
     assert 0 < last["c_moved[4]"] < 0.1
+
+
+STRETCHED = """units lj
+lattice fcc 0.85
+region box block 0 4 0 4 0 4
+create_box 1 box
+create_atoms 1 box
+mass 1 1.0
+velocity all create 1.0 87287
+pair_style lj/cut 2.2
+pair_coeff 1 1 1.0 1.0
+fix 1 all npt temp 0.6 0.6 0.2 iso 2 2 1
+thermo 5
+thermo_modify norm no
+timestep 0.004
+run 20
+unfix 1
+variable now equal "lx"
+variable first equal ${now}
+variable level equal $(pe)-10*${now}
+fix 1 all npt temp 0.6 0.6 0.2 y 2 2 1 z 2 2 1
+fix 2 all deform 1 x erate 0.05 remap x
+variable strain equal "(lx - v_first)/v_first"
+thermo_style custom step temp v_strain v_level pe
+thermo_modify norm no format float %.15g
+run 20
+variable first equal ${now}
+variable gain equal pe-$(pe)
+thermo_style custom step temp v_strain pe v_gain
+thermo_modify norm no format float %.15g
+run 20
+"""
+
+
+@needs_lammps
+def test_what_a_variable_was_between_two_runs_stays(mpirun, tmp_path):
+    """The strain of a pull, from a length that pressure had made; also on three ranks and from a checkpoint."""
+    text = STRETCHED.replace("thermo 5\n", "thermo 5\nthermo_style custom step temp lx pe press\n", 1)
+    text = text.replace("thermo_modify norm no\n", "thermo_modify norm no format float %.15g\n", 1)
+    follow_lammps(tmp_path, mpirun, text, again=33)

@@ -153,6 +153,8 @@ class _Execution:
                     words = _words(line)
                     if words[0] != "variable" or len(words) < 4 or words[2] not in ("equal", "string"):
                         raise  # but a variable may wait for a value that only what is printed needs
+                    if words[2] == "equal":
+                        words[3:] = [REFERENCE.sub(self._frozen, word) for word in words[3:]]
                 target = self._do(number, words) if words else None
             except ValueError as error:
                 self.commands.refuse(number, line.split()[0], str(error))
@@ -317,6 +319,17 @@ class _Execution:
             formula, _, form = match[2].partition(":")
             return (form or "%.20g") % self._evaluate(formula)
         return self._value(match[1] or match[3])
+
+    def _frozen(self, match: re.Match[str]) -> str:
+        """What stands for a reference in a formula: its value, or a variable that has it when the next run begins."""
+        try:
+            return self._of(match)
+        except _LaterError:
+            formula = match[2] or "".join(self.variables[match[1] or match[3]].values)
+            name = f"at_start_{len(self.commands.script.frozen) + 1}"
+            self.variables[name] = ScriptVariable("equal", [formula.partition(":")[0]])
+            self.commands.script.frozen.append(name)
+            return f"v_{name}"
 
     def _value(self, name: str) -> str:
         variable = self.variables.get(name)

@@ -58,6 +58,7 @@ class ScriptState:
     masses: dict[int, float] = field(default_factory=dict)  # of types, by the last command that says them
     charges: dict[int, float] = field(default_factory=dict)  # of types, as `set` says
     variables: dict[str, ScriptVariable] = field(default_factory=dict)
+    frozen: list[str] = field(default_factory=list)  # variables that stay what they are when the next run begins
     computes: dict[str, tuple[str, ...]] = field(default_factory=dict)  # their groups, styles and words
     named: list[str] = field(default_factory=list)  # the groups on which something acts
     apart: list[tuple[int, int, int]] = field(default_factory=list)  # types whose pairs are left out, and lines

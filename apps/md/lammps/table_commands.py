@@ -51,6 +51,7 @@ class TableCommands:
         self.script, self.particles, self.fixes = script, particles, fixes
         self.columns: list[str] = []
         self.per_particle: bool | None = None
+        self.placed = 0  # variables that are frozen when a run begins, so far
         self.commands: dict[str, Callable[..., None]] = {
             "thermo_modify": self._thermo_modify,
             "thermo_style": self._thermo_style,
@@ -78,7 +79,9 @@ class TableCommands:
         computed = self._computed()
         asked = [*wanted, *(name for each in given for name in each.columns)]
         asked += [name for each in computed.values() for name in each.get("of", ())]
-        formulas = self._formulas(asked)
+        frozen = [f"v_{name}" for name in self.script.frozen[self.placed :]]  # since the run before
+        self.placed = len(self.script.frozen)
+        formulas = self._formulas([*asked, *frozen])
         plain = {name: each for name, each in computed.items() if not each.get("of")}
         table = Table.model_validate({"computed": [*plain.values()], "formulas": formulas})
         left = {name for name, each in computed.items() if table.unknown_within(Computed.model_validate(each))}
@@ -98,7 +101,10 @@ class TableCommands:
         columns = [name for name in wanted if not table.unknown(name)]
         self._note_left("thermo_style", [name for name in wanted if name not in columns])
         self._note_left("fix ave", [each.name for each in given if each not in kept])
-        reached = self._reached([*columns, *(name for each in kept for name in each.columns)], computed, formulas)
+        frozen = [name for name in frozen if not table.unknown(name)]
+        reached = self._reached(
+            [*columns, *frozen, *(name for each in kept for name in each.columns)], computed, formulas
+        )
         for name in computed.keys() & reached:
             self.particles.choose(computed[name]["group"])
             self.particles.choose(computed[name].get("partners", "all"))
@@ -117,11 +123,11 @@ class TableCommands:
             "regions": [regions[name] for name in dict.fromkeys(value.region for value in values) if name],
             **{key: [each.model_dump(exclude_defaults=True) for each in found] for key, found in sampled.items()},
         }
-        found = {key: value for key, value in whole.items() if value and (columns or kept)}
+        found = {key: value for key, value in whole.items() if value and (columns or kept or frozen)}
         found |= counts
         return found if self.per_particle is None else {**found, "per_particle": self.per_particle}
 
-    def _reached(self, names: list[str], computed: dict[str, Any], formulas: list[dict[str, str]]) -> set[str]:
+    def _reached(self, names: list[str], computed: dict[str, Any], formulas: list[dict[str, Any]]) -> set[str]:
         """What these columns need: names of computes, and v_NAME of formulas."""
         found, left, known = set[str](), [*names], {f"v_{each['name']}": each["formula"] for each in formulas}
         while left:
@@ -308,7 +314,7 @@ class TableCommands:
         each["pairs"] = [[[*self.script.types_of(word)] for word in pair] for pair in pairs]
         return all(kinds for pair in each["pairs"] for kinds in pair)
 
-    def _formulas(self, wanted: list[str]) -> list[dict[str, str]]:
+    def _formulas(self, wanted: list[str]) -> list[dict[str, Any]]:
         """The formulas of variables among these columns, and of those that they need."""
         found: dict[str, str] = {}
         left = [name[2:] for name in wanted if name.startswith("v_")]
@@ -322,4 +328,5 @@ class TableCommands:
                 left += [each[2:] for each in names_in(found[name]) if each.startswith("v_")]
             except ValueError:
                 continue
-        return [{"name": name, "formula": formula} for name, formula in found.items()]
+        stays = {name: {"at_start": True} for name in self.script.frozen}
+        return [{"name": name, "formula": formula, **stays.get(name, {})} for name, formula in found.items()]

@@ -57,6 +57,8 @@ class TableColumns:
         self.system, self.table = system, config.table
         self.group: Callable[[str], ParticleGroup | None] = cache(partial(group_of, start))  # by its name
         self.references: dict[str, np.ndarray] = {}  # unwrapped places from which particles move, or velocities
+        self.kept: dict[str, float] = {}  # formulas that stay what they were at the start of a stage
+        self.last: tuple[Thermo, int, int, float] | None = None  # what the last values were made of
         self.averages = Averages()
         self.enter(config, 0)
 
@@ -70,10 +72,13 @@ class TableColumns:
         self.groups |= {f"{name} partners": self.group(each.partners) for name, each in self.computed.items()}
         self.baths = {each.name for each in (config.dynamics, *config.dynamics.also)}
         self.formulas = {f"v_{each.name}": each.formula for each in self.table.formulas}
+        self.at_start = [f"v_{each.name}" for each in self.table.formulas if each.at_start]
         self.averages.enter(self.table, self.table.number(step, 0))
         known, since = self.references, {k: each.kind for k, each in self.computed.items() if each.kind in FROM_START}
         rows = {"msd": self._places, "vacf": self._velocities}
         self.references = {name: known[name] if name in known else rows[kind]() for name, kind in since.items()}
+        if self.last is not None:  # what was measured at the end of the stage before
+            self._keep(self._value(*self.last))
 
     @property
     def header(self) -> str:
@@ -89,8 +94,14 @@ class TableColumns:
 
     def values(self, thermo: Thermo, step: int, done: int, time: float) -> dict[str, float]:
         """Collective: the columns after a step, of which `done` are in this stage. A division by zero is nan."""
-        value = self._value(thermo, step, done, time)
+        self.last = thermo, step, done, time
+        value = self._value(*self.last)
+        self._keep(value)
         return {name: value(name, divides=True) for name in self.table.columns}
+
+    def _keep(self, value: Callable[..., Any]) -> None:
+        """Collective: keep the values of formulas that stay from now on."""
+        self.kept |= {name: value(name) for name in self.at_start if name not in self.kept}
 
     def samples(self, step: int, done: int) -> bool:
         """Whether a mean has a sample after a step, of which `done` are in this stage."""
@@ -170,6 +181,8 @@ class TableColumns:
                 if part:
                     return float(values[row - 1, part - 1])
                 return values[row] / (count if divides and self._is_extensive(name) else 1)
+            if name in self.kept:
+                return self.kept[name]
             try:
                 return value_of(self.formulas[name], named)
             except (ArithmeticError, ValueError):
@@ -351,12 +364,14 @@ class TableColumns:
         return [Piece(PIECE + name, shape, (first, 0), rows) for name, rows in self.references.items()]
 
     def saved(self) -> dict[str, Any]:
-        """The state of the averages, for a checkpoint."""
-        return self.averages.saved()
+        """The state of the averages, and values that stay, for a checkpoint."""
+        return {"averages": self.averages.saved(), "kept": self.kept}
 
     def restore(self, kept: Restored, config: Any, step: int) -> None:
         """Collective: take up the stage, the averages and the references of a checkpoint of that step."""
-        self.averages.restore(kept.values.get("columns", {}), config.table)
+        values = kept.values.get("columns", {"averages": {}, "kept": {}})
+        self.averages.restore(values["averages"], config.table)
+        self.kept = dict(values["kept"])
         first, count = rows_block(self.system)
         names = [each.name for each in config.table.computed if each.kind in FROM_START]
         self.references = {name: kept.read(PIECE + name, (first, 0), (count, 3)) for name in names}

@@ -220,6 +220,9 @@ class Named(Section):
         " bound(GROUP,xmin), also of a REGION, behind a comma. Of particles: of x, vx, mass, … and what is computed of"
         " each",
     )
+    at_start: bool = Field(
+        False, description="whether it stays what it was when the stage whose table names it first began"
+    )
 
 
 class Table(Section):
