@@ -1,8 +1,13 @@
 """Clouds and storms: what they must keep, and ranges of what they do.
 
 Ranges of BOMEX and DYCOMS-II RF01 are about those that the models of Siebesma et al. (2003) and Stevens et al. (2005)
-span; they are round numbers, not read off to the last digit. The boxes are smaller than theirs, so means over time
-stand for means over an area.
+span; they are round numbers, not read off to the last digit. BOMEX has the published area; the box of DYCOMS is
+smaller than theirs, so means over time stand for means over an area.
+
+The flux of water of BOMEX at 1000 m is held to within a tenth of what CM1 has there. In its run of the case (github
+coloradotim/cloud-chamber, docs/research/trade-cumulus) the vapor below 1000 m falls from 16.016 to 15.891 g/kg in hours
+3 to 6, so the budget of water (`implied_flux`) passes 5.45e-5 m/s with the flux at the ground that we prescribe. The
+tenth is ours: CM1's run is one model's, and an hour's mean differs from another's by 5 %.
 
 No exact solution of storms is known. The supercell of DCMIP2016 starts symmetric in y, so the storm must split into
 mirror images. The squall line starts uniform along y and must stay so until rounding has grown.
@@ -27,6 +32,7 @@ from hpckit.apps.weather.validate.case import Case, Folders, Nested, Output
 from hpckit.apps.weather.validate.config import Config
 
 SIEBESMA, STEVENS, OWN = "Siebesma et al. 2003", "Stevens et al. 2005", "own regression range"
+CM1 = "within a tenth of CM1, by its budget"
 KLEMP, ROTUNNO = "Klemp et al. 2015", "Rotunno et al. 1988"
 HOUR = 3600.0
 
@@ -84,12 +90,11 @@ def implied_flux(settings: Mapping[str, Any], columns: CloudColumns, since: floa
 
 
 def _bomex(config: Config, folder: Path) -> dict[str, Nested]:
-    """A quarter of the published area; quick: smaller and coarser, until clouds are there."""
-    grid = {"nx": 32, "ny": 32, "width": 3200.0, "length": 3200.0}
+    """As published; quick: smaller and coarser, until clouds are there."""
     quick: Mapping[str, Any] = {"grid": {"nx": 12, "ny": 12, "nz": 50, "width": 1500.0, "length": 1500.0}}
     if config.quick:
         return {"bomex-quick": Nested("weather3d/bomex", {**quick, "time": {"end": 1.5 * HOUR}})}
-    return {"bomex": Nested("weather3d/bomex", {"grid": grid})}
+    return {"bomex": Nested("weather3d/bomex", {})}
 
 
 def compare_bomex(folders: Folders) -> Found:
@@ -120,7 +125,7 @@ def compare_bomex(folders: Folders) -> Found:
         between(name, "greatest cloud fraction", float(fraction.max()), 0.035, 0.10, SIEBESMA),
         between(name, "highest level with 0.1 % of cloud", top, 1500.0, 2100.0, OWN, "m"),
         between(name, "flux of water at 300 m", np.interp(300.0, z, water), 4.6e-5, 6.2e-5, SIEBESMA, "m/s"),
-        between(name, "flux of water at 1000 m", np.interp(1000.0, z, water), 2.6e-5, 5.0e-5, SIEBESMA, "m/s"),
+        between(name, "flux of water at 1000 m", np.interp(1000.0, z, water), 4.9e-5, 6.0e-5, CM1, "m/s"),
         between(name, "water at 300 m", np.interp(300.0, z, moisture), 0.0165, 0.0180, SIEBESMA),
         between(name, "theta at 300 m", np.interp(300.0, z, columns.mean("theta", since)), 298.4, 299.2, SIEBESMA, "K"),
     ]
