@@ -15,6 +15,7 @@ from hpckit.report.style import SERIES, pyplot, to_svg
 
 FEWEST_SETTLED = 5  # values that may set the limits of an axis
 MOST = 5000  # particles in the picture
+MOST_INSIDE, IN_A_ROW = 6, 5  # names of curves within the axes; of more below them
 Lines = Mapping[str, tuple[Sequence[float], Any]]
 
 
@@ -35,7 +36,9 @@ def lines(
     line is fitted and drawn; `relative`: over the first value; `dots`: the first curve as dots; `settled`: the y axis
     shows what comes from this x on, and a first transient may leave it.
     """
-    figure, axes = pyplot().subplots(figsize=(3.7, 2.2), layout="constrained")
+    many = len(series) > MOST_INSIDE
+    height = 2.2 + (0.17 * -(-len(series) // IN_A_ROW) if many else 0.0)
+    figure, axes = pyplot().subplots(figsize=(3.7, height), layout="constrained")
     if level is not None:
         axes.axhline(level, color="#aab4bd", linewidth=0.7, label=level_name or None)
     for number, (name, (along, values)) in enumerate(series.items()):
@@ -56,7 +59,9 @@ def lines(
         _fit(axes, series, settled, level)
     axes.set_xlabel(x_label.replace(" ()", ""))
     axes.set_title(f"{title} ({unit})" if unit else title)
-    if len(series) > 1:
+    if many:
+        figure.legend(loc="outside lower center", ncols=IN_A_ROW, handlelength=1.2, fontsize="x-small")
+    elif len(series) > 1:
         axes.legend(loc="best", handlelength=1.2)
     return with_data(to_svg(figure, title, "chart"), title, columns_of(series, x_label.replace(" ()", "")))
 

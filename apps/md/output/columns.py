@@ -369,9 +369,9 @@ class TableColumns:
 
     def restore(self, kept: Restored, config: Any, step: int) -> None:
         """Collective: take up the stage, the averages and the references of a checkpoint of that step."""
-        values = kept.values.get("columns", {"averages": {}, "kept": {}})
-        self.averages.restore(values["averages"], config.table)
-        self.kept = dict(values["kept"])
+        values = kept.values.get("columns", {})
+        self.averages.restore(values.get("averages", {}), config.table)
+        self.kept = dict(values.get("kept", {}))
         first, count = rows_block(self.system)
         names = [each.name for each in config.table.computed if each.kind in FROM_START]
         self.references = {name: kept.read(PIECE + name, (first, 0), (count, 3)) for name in names}
