@@ -222,6 +222,9 @@ def test_a_mean_without_its_numbers_is_refused_with_its_line(tmp_path):
         ({"averages": [{"name": "a", "columns": ["pe"], "every": 4, "repeat": 3, "period": 10}]}, "do not fit in 10"),
         ({"averages": [{"name": "a", "columns": ["f_a"]}]}, "not averaged again"),
         ({"averages": [{"name": "a", "columns": ["pe", "ke"]}], "columns": ["f_a"]}, "no f_a among the means"),
+        ({"columns": ["v_a"], "formulas": [{"name": "a", "formula": "count(all,in)"}]}, "there is no region in"),
+        ({"regions": [{"name": "in", "radius": 2.0}]}, "radius, above 0, and across go together"),
+        ({"computed": [{"name": "a", "kind": "coord/atom"}]}, "reach is missing"),
     ],
 )
 def test_a_column_that_cannot_be_is_refused(given, told):

@@ -65,6 +65,12 @@ class RegionOf(Section):
     )
     outside: bool = Field(False, description="whether it is all but this")
 
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if bool(self.radius) != bool(self.across):
+            raise ValueError(f"the region {self.name}: radius, above 0, and across go together")
+        return self
+
 
 class CountedOf(Section):
     """What a temperature counts: velocities of a group, along some dims."""
