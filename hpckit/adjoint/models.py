@@ -122,7 +122,7 @@ class TracedModel:
         deeper halo: what is between two steps stays in a few slabs in the cache. How many is what `price` finds
         quickest for the grid, its ranks and a machine (a name, the file of a calibrated one, or the `Machine`);
         `describe` says the prices. Between walls two steps may be one pass, if all values stand in centers and some
-        slabs between the steps, with their walls, fit the cache. The bits are those of single steps.
+        slabs between the steps, or strips of them, with their walls, fit the cache. The bits are those of single steps.
         """
         if isinstance(times, bool) or not isinstance(times, int) or times < 1:
             raise InputError(f"{self.name} is repeated 1 time or more, not {times!r}")

@@ -51,7 +51,7 @@ NAMES = {
     **{name: getattr(math, name) for name in ("sqrt", "exp", "log", "sin", "cos", "tanh", "fabs")},
 }
 PADDING = 8  # values between the rings' rows
-STREAMS = "settle()"  # in the text of a kernel whose results go past the cache
+STREAMS, HALVES = "settle()", "# vectors of half a line"  # in the text of a kernel
 WHOLE, STRIP = 12 << 20, 2 << 20  # bytes of slabs up to which they are taken whole, else those of a strip
 AHEAD = 384  # values that a line is asked for before its use
 LONG = 160  # values of a row from which on results may go past the cache
@@ -60,10 +60,10 @@ VECTORS = POINTWISE - {"power", "exp", "log", "sin", "cos", "tanh"}  # the opera
 LOGICAL = frozenset(("logical_and", "logical_or", "logical_not"))
 
 
-Form = Literal["cells", "kept", "vectors", "parts", "streams"]
+Form = Literal["cells", "kept", "vectors", "parts", "halves", "streams"]
 """How a row is computed: cell by cell, as the compiler likes; so, but what is kept in explicit vectors; in these; in
-these, a part of a row, while lines are asked for that the next row reads; or in these, and the first result goes past
-the cache.
+these, a part of a row, while lines are asked for that the next row reads; in vectors of half a line, for what comes
+from the memory; or in these, and the first result goes past the cache.
 """
 
 
@@ -182,7 +182,8 @@ def placed(
     sweep: GraphSweep, blocks: Sequence[Block], box: Box, own: Collection[Node] = (), past: bool | None = None
 ) -> tuple[Any, list[np.ndarray], list[int]]:
     """The kernel for arrays of these shapes, its geometry for each strip, and the sizes of its rings and buffers. past:
-    whether the first result goes past the cache, where that is not to follow from the box.
+    whether the first result goes past the cache, too, of what comes from the memory, where that is not to follow from
+    the box.
     """
     classes, kinds = _layouts(blocks)
     bounds, members = loops(box), blocks[0].members
@@ -190,8 +191,8 @@ def placed(
         return None, [], []
     (i0, i1), (j0, j1), (k0, k1) = bounds
     rows, parts, form, *_ = options(sweep, [b - a for a, b in zip(*box, strict=True)], members)
-    if past is not None and past != (form == "streams"):
-        parts, form = 1, "streams" if past else "kept" if sweep.stored else "vectors"
+    if past is not None and form != "cells":
+        parts, form = 1, "streams" if past else "kept" if sweep.stored else "halves"
     starts = [value for shape in classes for value in shape]
     ends = [k0 + (k1 - k0) * part // parts // _even(members) * _even(members) for part in range(parts)] + [k1]
     strips = [
@@ -261,7 +262,7 @@ def function_of(text: str, names: Mapping[str, Any], home: ModuleType) -> Any:
     name = f"fused_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     space: dict[str, Any] = {**names, "__name__": home.__name__}
     if "LANES" in text:
-        space |= _of_vectors(STREAMS in text)
+        space |= _of_vectors(STREAMS in text or HALVES in text)
     exec(compile(text.replace("def fused_kernel", f"def {name}"), str(home.__file__), "exec"), space)
     function = space[name]
     function.__module__ = home.__name__
@@ -295,8 +296,8 @@ def _kernel_text(sweep: GraphSweep, kinds: Sequence[int], form: Form, own: Colle
     body = [f"for i in range(i0 - {warm}, i1):"]
     for made in (*sweep.stored, None):
         body += _loop(sweep, made, kinds, place, ring, number, form)
-    if form == "streams":
-        body.append(STREAMS)
+    if form in ("streams", "halves"):
+        body.append(STREAMS if form == "streams" else HALVES)
     return "\n".join([*head, *(f"    {line}" for line in body), ""])
 
 

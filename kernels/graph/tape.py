@@ -78,7 +78,7 @@ class Tape:
     ) -> None:
         """A pass over a box; slots and blocks like them: of the targets, then of the leaves (see `reference.bind`).
         rows: those of numbers that members have of their own (`simd.own_rows`), which are filled when it is played.
-        streams: whether the first result goes past the cache, where that is not to follow from the box.
+        streams: whether of what comes from the memory the first result goes past the cache; None follows from the box.
         """
         rows = rows or {}
         kernel, strips, sizes = simd.placed(sweep, blocks, box, rows, streams)

@@ -18,7 +18,7 @@ from conftest import by_day
 import hpckit as hp
 from hpckit.adjoint.derived import vjp_graph
 from hpckit.adjoint.program.script import Script
-from hpckit.adjoint.program.stages import ProgramPrice, SweepProgram
+from hpckit.adjoint.program.stages import ProgramPrice, SweepProgram, window_of
 from hpckit.adjoint.trace import Axes
 from hpckit.adjoint.windows.schedule import forward_steps
 from hpckit.comm.observe.observer import Listener, Observer
@@ -185,7 +185,7 @@ def test_two_steps_between_walls_are_one_pass_with_their_bits(shape, fills, monk
 
     @A.model(walls=walls)
     def step(T, S, k):
-        both = tuple(a + b for a, b in zip(up, over, strict=True))
+        both = (1,) * len(shape)
         back = tuple(-2 * a for a in up)
         return T + 0.1 * k * (T[both] + T[back] + S[over] - 3 * T), S * 0.9 + 0.1 * T[up] * S[tuple(-a for a in both)]
 
@@ -198,17 +198,26 @@ def test_two_steps_between_walls_are_one_pass_with_their_bits(shape, fills, monk
             expected = step(*expected, start[2])
         for window in (1 << 10, 1 << 20):
             monkeypatch.setattr("hpckit.adjoint.program.stages.WINDOW", window)
+            monkeypatch.setattr("hpckit.adjoint.program.stages.STRIPS", window)
             many = step.repeated(3, Machine("slow memory", (level,), 0.0, 1.0))
             assert ("in one pass with the stage before" in many.describe(*start)) == (window > 1 << 10)
             for one, other in zip(many(*start), expected, strict=True):
                 assert np.array_equal(one.interior, other.interior)
         monkeypatch.setattr(SweepProgram, "price", lambda program, *_: ProgramPrice(0.0, -len(program.joined)))
-        for window in (1, 3000):  # of as few slabs as can be, and of some
+        windows = []
+        monkeypatch.setattr(
+            "hpckit.adjoint.program.joined.window_of",
+            lambda *args: windows.append(window_of(*args)) or windows[-1],
+        )
+        ten_rows = 22 * 16 * (10 if len(shape) == 2 else 90)
+        for window, strips in ((1, 1), (3000, 1), (1, ten_rows)):  # of as few slabs as can be, of some, in strips
             monkeypatch.setattr("hpckit.adjoint.program.stages.WINDOW", window)
+            monkeypatch.setattr("hpckit.adjoint.program.stages.STRIPS", strips)
             many = step.repeated(3)
             assert many.graph(*start).joins
             for one, other in zip(many(*start), expected, strict=True):
                 assert np.array_equal(one.interior, other.interior)
+            assert (windows[-1].rows < shape[1]) == (strips > 1)
         total = A.model(lambda T, S: (T * S).sum())
         alone = A.Window(step, 6, total).gradient(*start)
         found = A.Window(many, 2, total).gradient(*start)
