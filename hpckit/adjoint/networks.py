@@ -215,6 +215,8 @@ def _rows(values: Sequence[Any], shape: Sequence[int], dtype: np.dtype, like: An
     found = empty((-(-cells // ROWS) * ROWS, len(values)), like, dtype)
     found[cells:] = 0.0
     for k, each in enumerate(values):
+        if np.ndim(each) and each.shape != tuple(shape):  # a number of each member
+            each = np.broadcast_to(each, shape)
         found[:cells, k] = each.reshape(-1) if np.ndim(each) else each
     return found
 
