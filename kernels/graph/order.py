@@ -65,6 +65,11 @@ class SlabOrders:
         self._given = [slot for slot in layouts if slot >= 0]
         self._known: dict[tuple[int, ...], tuple[int, SlabOrder | None]] = {}
 
+    @property
+    def needless(self) -> bool:
+        """Whether all arrays fit the cache, even if no two of them are the same."""
+        return sum(8 * math.prod(shape[1:]) for shape in self._layouts.values()) <= self._bytes
+
     def of(self, addresses: np.ndarray) -> tuple[int, SlabOrder | None]:
         """How many of these turns are played together, and in which order; None: one operation after the other.
 

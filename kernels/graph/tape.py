@@ -106,8 +106,8 @@ class Tape:
 
     def wrap(self, slot: int, array: np.ndarray, dim: int, width: int) -> None:
         """Copy the ends of a periodic dim to the halos at the other ends."""
-        n = len(array) if dim == 0 else 0
-        self._add(_beside(slot, dim, array, (0, n), (0, n)), WRAP, slot, *_layers(array, dim), width)
+        self._by_slabs &= dim > 0  # else the first slab waits for the last
+        self._add(_beside(slot, dim, array, (0, 0), (0, 0)), WRAP, slot, *_layers(array, dim), width)
 
     def fill(
         self, slot: int, array: np.ndarray, dim: int, depth: int, edge: int, high: bool, fill: Any, face: bool
@@ -192,7 +192,8 @@ class Tape:
             works.append(work)
         own = np.array([array.ctypes.data for array in self._own], np.int64)
         self._made = rows, np.array(self._slots, np.int64), own
-        self._orders = SlabOrders(works, self._layouts, self._warm, bool(self._streamed)) if by_slabs else None
+        orders = SlabOrders(works, self._layouts, self._warm, bool(self._streamed)) if by_slabs else None
+        self._orders = None if orders is None or orders.needless else orders
 
     def _lie(self, slots: Sequence[int], blocks: Sequence[Block]) -> None:
         """Know how arrays lie; one that lies now so, now otherwise, as a window does, is not gone through by slabs."""
