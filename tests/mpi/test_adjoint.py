@@ -17,8 +17,9 @@ from conftest import by_day
 
 import hpckit as hp
 from hpckit.adjoint.derived import vjp_graph
+from hpckit.adjoint.program.between import window_of
 from hpckit.adjoint.program.script import Script
-from hpckit.adjoint.program.stages import ProgramPrice, SweepProgram, window_of
+from hpckit.adjoint.program.stages import ProgramPrice, SweepProgram
 from hpckit.adjoint.trace import Axes
 from hpckit.adjoint.windows.schedule import forward_steps
 from hpckit.comm.observe.observer import Listener, Observer
@@ -197,8 +198,8 @@ def test_two_steps_between_walls_are_one_pass_with_their_bits(shape, fills, monk
         for _ in range(3):
             expected = step(*expected, start[2])
         for window in (1 << 10, 1 << 20):
-            monkeypatch.setattr("hpckit.adjoint.program.stages.WINDOW", window)
-            monkeypatch.setattr("hpckit.adjoint.program.stages.STRIPS", window)
+            monkeypatch.setattr("hpckit.adjoint.program.between.WINDOW", window)
+            monkeypatch.setattr("hpckit.adjoint.program.between.STRIPS", window)
             many = step.repeated(3, Machine("slow memory", (level,), 0.0, 1.0))
             assert ("in one pass with the stage before" in many.describe(*start)) == (window > 1 << 10)
             for one, other in zip(many(*start), expected, strict=True):
@@ -211,8 +212,8 @@ def test_two_steps_between_walls_are_one_pass_with_their_bits(shape, fills, monk
         )
         ten_rows = 22 * 16 * (10 if len(shape) == 2 else 90)
         for window, strips in ((1, 1), (3000, 1), (1, ten_rows)):  # of as few slabs as can be, of some, in strips
-            monkeypatch.setattr("hpckit.adjoint.program.stages.WINDOW", window)
-            monkeypatch.setattr("hpckit.adjoint.program.stages.STRIPS", strips)
+            monkeypatch.setattr("hpckit.adjoint.program.between.WINDOW", window)
+            monkeypatch.setattr("hpckit.adjoint.program.between.STRIPS", strips)
             many = step.repeated(3)
             assert many.graph(*start).joins
             for one, other in zip(many(*start), expected, strict=True):

@@ -13,8 +13,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from hpckit.adjoint.program.between import window_of
 from hpckit.adjoint.program.place import Place
-from hpckit.adjoint.program.stages import SweepPass, walls_of, window_of
+from hpckit.adjoint.program.stages import SweepPass, walls_of
 from hpckit.kernels.graph import dispatch
 from hpckit.kernels.graph.nodes import Node
 from hpckit.kernels.graph.region import Block
