@@ -70,7 +70,7 @@ def _stage(of: dict[str, Any]) -> None:
 
 
 def _mixing(of: dict[str, Any]) -> Any:
-    hevi.prepare(of["state"], of["water"], of["column"], of["levels"], of["work"])
+    hevi.prepare(of["state"], of["water"], of["column"], of["levels"], of["work"], False)
     most = stress.viscosity(of["state"], of["work"], of["column"], of["levels"], (DX, DY), 0.2, 1 / 3, 1.0, of["mu"])
     stress.mix(of["state"], of["work"], of["mu"], of["rest"], of["levels"], (DX, DY), 0.1, 1 / 3, 1.0)
     return most
@@ -174,15 +174,16 @@ def rain_case(device: Device, dtype: np.dtype) -> Pairs:
     carried = 0.01 * rng.random((4, cells[0], *(n + 2 * REACH for n in cells[1:])))
     column = np.broadcast_to(inputs["column"][:, :, None, None], (3, *shape)).copy()
     sizes = rng.uniform(0.8, 1.2, shape)
-    parts = [inputs["state"], column, sizes, carried, np.zeros((4, *cells)), np.zeros((3, *cells))]
+    parts = [inputs["state"], column, sizes, carried, np.zeros((4, *cells)), np.zeros((3, *cells)), np.zeros(shape)]
     unpacked = _copies(device, dtype, parts)
     for of in unpacked[:1] if compiling() else unpacked:
-        state, column, size_of, carried, air, parcels = of
+        state, column, size_of, carried, air, parcels, whole = of
         rain.air_of(state, column, size_of, carried, air, parcels)
         air[0] *= 1.01
         parcels *= 0.5
         rain.put_back(air, parcels, column, size_of, state, carried)
-    labels = dict(zip(("moist state", "carried", "air", "parcels"), (0, 3, 4, 5), strict=True))
+        rain.total(carried, 3, whole)
+    labels = dict(zip(("moist state", "carried", "air", "parcels", "total"), (0, 3, 4, 5, 6), strict=True))
     moist = {label: (unpacked[0][k], unpacked[1][k]) for label, k in labels.items()}
     flux = [inputs[name] + rng.normal(size=inputs[name].shape) for name in "xyz"]
     parts = [inputs["state"], inputs["start"] * 0.01, carried, inputs["column"], inputs["levels"], *flux]

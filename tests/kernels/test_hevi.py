@@ -163,6 +163,18 @@ def test_weno_keeps_a_square_in_its_bounds_and_the_order_where_smooth():
     assert np.log2(errors[0] / errors[1]) > 4.5
 
 
+@pytest.mark.parametrize("kernels", [reference, dispatch])
+def test_winds_are_prepared_without_what_sound_needs(kernels):
+    column, levels, _ = tables(SHAPE[0])
+    state, water = air(5), 0.02 * np.random.default_rng(8).random((SHAPE[0], SHAPE[1] + 8, SHAPE[2] + 8))
+    whole, winds = np.ones((2, WORKS, *state.shape[1:]))
+    kernels.prepare(state, water, column, levels, whole)
+    kernels.prepare(state, water, column, levels, winds, False)
+    own = [0, 1, 2, 3, 6]
+    np.testing.assert_array_equal(winds[own], whole[own])
+    assert (winds[[4, 5, 7]] == 1.0).all()
+
+
 @pytest.mark.parametrize("cross", [0.0, 1.0])
 def test_mixing_is_the_reference(cross):
     found = []

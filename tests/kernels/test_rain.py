@@ -193,3 +193,43 @@ def test_air_is_unpacked_and_put_back():
     few = np.zeros((4, 6, 4, 5)), np.zeros((3, 6, 4, 4))
     with pytest.raises(ValueError, match="water"):
         dispatch.air_of(state, column, np.ones(6), carried, *few)
+
+
+def test_rain_in_one_pass_of_few_rows_is_that_in_three():
+    """To the bit, whether rows are left over or not; over flat ground and terrain."""
+    rng, (nz, ny, nx) = np.random.default_rng(8), (6, 5, 7)
+    state = 0.1 * rng.normal(size=(5, nz, ny + 2 * HALO, nx + 2 * HALO))
+    column = np.array([[1.0], [300.0], [1e5]]) * np.linspace(1.2, 0.8, nz)
+    carried = 0.004 * rng.random((4, nz, ny + 2 * REACH, nx + 2 * REACH))
+    by_cell = column[:, :, None, None] * (1 + 0.01 * rng.random((3, *state.shape[1:])))
+    over = by_cell, 1 + 0.1 * rng.random(state.shape[1:]), 100 + rng.random((nz, ny, nx))
+    for base, size, thickness in ((column, np.ones(nz), np.full(nz, 100.0)), over):
+        air, water = np.zeros((4, nz, ny, nx)), np.zeros((3, nz, ny, nx))
+        expected = state.copy(), carried.copy(), np.zeros((ny, nx))
+        dispatch.air_of(expected[0], base, size, expected[1], air, water)
+        dispatch.kessler(air[0], water, *air[1:], thickness, 30.0, expected[2])
+        dispatch.put_back(air, water, base, size, *expected[:2])
+        for rows in (1, 2, ny):
+            for kernels in (reference, dispatch):
+                its, mixed, rained = state.copy(), carried.copy(), np.zeros((ny, nx))
+                few = np.zeros((4, nz, rows, nx)), np.zeros((3, nz, rows, nx))
+                kernels.rain(its, base, size, mixed, *few, thickness, 30.0, rained)
+                for actual, right in zip((its, mixed, rained), expected, strict=True):
+                    close = {"rtol": 1e-11, "atol": 1e-12} if kernels is reference else {"rtol": 0, "atol": 0}
+                    np.testing.assert_allclose(actual, right, **close)
+        assert expected[2].min() > 0
+    with pytest.raises(ValueError, match="rained"):
+        dispatch.rain(state, column, np.ones(nz), carried, *few, np.ones(nz), 30.0, np.zeros((ny, nx - 1)))
+
+
+@pytest.mark.parametrize("kernels", [reference, dispatch])
+def test_water_is_summed_where_there_are_mixing_ratios(kernels):
+    carried = np.random.default_rng(9).random((4, 5, 6 + 2 * REACH, 7 + 2 * REACH))
+    for kinds in (2, 3):
+        out = np.full((5, 6 + 2 * HALO, 7 + 2 * HALO), -1.0)
+        kernels.total(carried, kinds, out)
+        np.testing.assert_array_equal(out[:, 1:-1, 1:-1], carried[:kinds].sum(axis=0))
+        out[:, 1:-1, 1:-1] = -1.0
+        assert (out == -1.0).all()
+    with pytest.raises(ValueError, match="no sum"):
+        dispatch.total(carried, 5, out)

@@ -21,6 +21,7 @@ from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.grid.exchange import HaloExchange
 from hpckit.grid.field import Field
 from hpckit.kernels.euler.hevi.constants import HALO
+from hpckit.kernels.euler.rain.dispatch import total
 from hpckit.kernels.euler.tracers.dispatch import borrow, transport
 from hpckit.plan.grid.decomposition import Decomposition
 
@@ -156,11 +157,7 @@ class Carried:
 
     def sum_water(self, out: Any) -> None:
         """As `total_water`, with the halo filled already."""
-        wide = slice(HALO - TRACER_HALOS[1], TRACER_HALOS[1] - HALO)
-        q = self.field.data
-        out[:, wide, wide] = q[0] + q[1]
-        for k in range(2, len(self.water)):
-            out[:, wide, wide] += q[k]
+        total(self.field.data, len(self.water), out)
 
     def watch(self, rho: np.ndarray, volumes: np.ndarray) -> dict[str, float]:
         """Collective: mass (kg), least and greatest mixing ratio of each, by metric name. rho: of the owned cells."""

@@ -31,7 +31,7 @@ from hpckit.kernels.euler.hevi.terrain.constants import WORKS as SLOPING_WORKS
 from hpckit.kernels.euler.hevi.terrain.stress import dispatch as sloping_stress
 from hpckit.kernels.euler.hevi.terrain.stress.constants import ROWS
 from hpckit.kernels.euler.hevi.turns import core
-from hpckit.kernels.euler.rain.dispatch import air_of, compress, condense, kessler, put_back, saturate
+from hpckit.kernels.euler.rain.dispatch import air_of, compress, condense, put_back, rain, saturate, total
 from hpckit.kernels.euler.rain.ice.dispatch import microphysics
 from hpckit.kernels.euler.relaxation.dispatch import relax
 from hpckit.kernels.euler.tracers.dispatch import borrow
@@ -104,14 +104,16 @@ def warm_up(config: Config, device: Device = HOST) -> None:
         kinds = len(config.moisture.water)
         air, water = table(4, nz, ny, nx), table(kinds, nz, ny, nx)
         carried = table(kinds, nz, ny + 2 * REACH, nx + 2 * REACH)
-        air_of(state, column, table(nz), carried, air, water)
-        put_back(air, water, column, table(nz), state, carried)
+        total(carried, kinds, state[0])
         if config.moisture.kind == "kessler":
-            kessler(air[0], water, *air[1:], table(nz), 1.0, table(ny, nx))
-        elif config.moisture.kind == "ice":
+            rain(state, column, table(nz), carried, air, water, table(nz), 1.0, table(ny, nx))
+        else:
+            air_of(state, column, table(nz), carried, air, water)
+            put_back(air, water, column, table(nz), state, carried)
+        if config.moisture.kind == "ice":
             microphysics(air[0], water, *air[1:], table(nz), 1.0, table(3, ny, nx), table(2, ny, nx))
         elif config.moisture.equations == "complete":
             compress(state, state, carried, column, levels, *flux, spacing, 1.0)
             condense(air[0], water, *air[1:])
-        else:
+        elif config.moisture.kind != "kessler":
             saturate(air[0], water, *air[2:])

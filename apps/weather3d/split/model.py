@@ -20,7 +20,7 @@ from hpckit.kernels.euler.hevi.terrain import dispatch as sloping
 from hpckit.kernels.euler.hevi.terrain.constants import J_U, J_V, SIZE, SLOPE_U, SLOPE_V
 from hpckit.kernels.euler.hevi.terrain.stress import dispatch as sloping_stress
 from hpckit.kernels.euler.hevi.turns import core, rims
-from hpckit.kernels.euler.rain.dispatch import air_of, compress, condense, kessler, put_back, saturate
+from hpckit.kernels.euler.rain.dispatch import air_of, compress, condense, put_back, rain, saturate
 from hpckit.kernels.euler.rain.ice.dispatch import microphysics
 from hpckit.kernels.euler.relaxation.dispatch import relax
 
@@ -314,7 +314,7 @@ class SplitModel(WatchedState):
         if self.terrain:
             sloping.prepare(state, self.water, self.terrain.ground, self.levels, self.work)
         else:
-            hevi.prepare(state, self.water, self.column, self.levels, self.work)
+            hevi.prepare(state, self.water, self.column, self.levels, self.work, sounds=False)
         if config.smagorinsky.coefficient:
             coefficient, prandtl = config.smagorinsky.coefficient, config.smagorinsky.prandtl
             spacing = self.spacing["x"], self.spacing["y"]
@@ -353,11 +353,12 @@ class SplitModel(WatchedState):
         """What water does over dt (s): it condenses, evaporates, rains; at the pressure that the air has."""
         assert self.carried
         state, carried, (air, water) = self.state.data, self.carried.field.data, self.parcels
+        if self.config.moisture.kind == "kessler":
+            rain(state, *self.of_air, carried, air, water, self.thickness, dt, self.rained.data[0])
+            return
         air_of(state, *self.of_air, carried, air, water)
         theta, rho, exner, pressure = air
-        if self.config.moisture.kind == "kessler":
-            kessler(theta, water, rho, exner, pressure, self.thickness, dt, self.rained.data[0])
-        elif self.heated:
+        if self.heated:
             microphysics(theta, water, rho, exner, pressure, self.thickness, dt, self.rained.data, self.heated.data)
         elif self.is_complete:
             condense(theta, water, rho, exner, pressure)

@@ -50,6 +50,7 @@ from hpckit.kernels.euler.hevi.terrain.constants import SIZE
 from hpckit.kernels.euler.hevi.terrain.constants import WORKS as SLOPING_WORKS
 from hpckit.kernels.euler.hevi.terrain.stress.constants import ROWS
 from hpckit.kernels.euler.hevi.turns import deepest
+from hpckit.kernels.euler.rain.dispatch import rows_at_once
 from hpckit.plan.grid.decomposition import Decomposition
 
 THROUGH = ("mass_through_sides", "mass_relaxed", "water_through_sides", "water_relaxed")  # kg since the start
@@ -204,7 +205,10 @@ class SplitState:
     def _make_moist(self, kinds: int) -> None:
         """What the water of so many kinds needs beside what is carried."""
         device, terrain, dtype = self.state.device, self.terrain, self.state.data.dtype
-        self.parcels = [device.zeros((n, *self.state.interior.shape[1:]), dtype) for n in (4, kinds)]
+        nz, ny, nx = self.state.interior.shape[1:]
+        rains_at_once = self.config.moisture.kind == "kessler" and not device.is_gpu
+        rows = min(ny, rows_at_once(nz, nx)) if rains_at_once else ny
+        self.parcels = [device.zeros((n, nz, rows, nx), dtype) for n in (4, kinds)]
         self.water = device.zeros(self.state.data.shape[1:], dtype)
         self._still_vapor = self._table(terrain.vapor if terrain else self.unmixed_vapor[:, None, None])
         self.levels[WATER, :-1] = self._table(self.base_water.sum(axis=0))

@@ -28,10 +28,10 @@ THREADS = threads(128)
 FIRST = HALO - FACES_BACK
 
 
-def prepare(state: Any, water: Any, column: Any, levels: Any, work: Any) -> None:
+def prepare(state: Any, water: Any, column: Any, levels: Any, work: Any, sounds: bool = True) -> None:
     nz, tall, wide = state.shape[1:]
     grid = (blocks(wide - 2 * FIRST + 1, THREADS), tall - 2 * FIRST + 1, nz)
-    typed_kernel(_prepare, state.dtype)[grid, THREADS](state, water, column, levels, work)
+    typed_kernel(_prepare, state.dtype)[grid, THREADS](state, water, column, levels, work, sounds)
 
 
 def tendencies(
@@ -78,7 +78,7 @@ def substep(
     typed_kernel(_columns, new.dtype)[plane, THREADS](old, new, work, slow, pressure, levels, flux_z, rates, scratch)
 
 
-def _prepare(state, water, column, levels, work):
+def _prepare(state, water, column, levels, work, sounds):
     i, j, k = cuda.grid(1) + FIRST, cuda.blockIdx.y + FIRST, cuda.blockIdx.z
     if i <= state.shape[3] - FIRST:
         base_rho, base_heat, base_p = column[0, k], column[1, k], column[2, k]
@@ -89,17 +89,16 @@ def _prepare(state, water, column, levels, work):
         work[1, k, j, i] = state[2, k, j, i] / (0.5 * ((state[0, k, j - 1, i] + base_rho) + rho))
         work[2, k, j, i] = state[3, k, j, i] / under if k > 0 else 0.0
         work[3, k, j, i] = heat / rho
-        excess = base_p * power(state[4, k, j, i] / base_heat, True)
-        stiff = GAMMA * (base_p + excess) / heat
-        work[4, k, j, i] = excess - stiff * state[4, k, j, i]
-        work[5, k, j, i] = stiff
+        total, base_total = 0.0, 0.0
         if water.shape[0] > 0:
-            total = water[k, j, i]
-            work[6, k, j, i] = 1.0 / (1.0 + total)
-            work[7, k, j, i] = state[0, k, j, i] * (1.0 + total) + base_rho * (total - levels[WATER, k])
-        else:
-            work[6, k, j, i] = 1.0
-            work[7, k, j, i] = state[0, k, j, i]
+            total, base_total = water[k, j, i], levels[WATER, k]
+        work[6, k, j, i] = 1.0 / (1.0 + total)
+        if sounds:
+            excess = base_p * power(state[4, k, j, i] / base_heat, True)
+            stiff = GAMMA * (base_p + excess) / heat
+            work[4, k, j, i] = excess - stiff * state[4, k, j, i]
+            work[5, k, j, i] = stiff
+            work[7, k, j, i] = state[0, k, j, i] * (1.0 + total) + base_rho * (total - base_total)
 
 
 @inlined

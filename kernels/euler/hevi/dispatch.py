@@ -9,14 +9,14 @@ from hpckit.kernels.euler.hevi.constants import HALO, LEVELS, NO_WALLS, WORKS, L
 from hpckit.kernels.forms import double_form_for
 
 
-def prepare(state: Any, water: Any, column: Any, levels: Any, work: Any) -> None:
+def prepare(state: Any, water: Any, column: Any, levels: Any, work: Any, sounds: bool = True) -> None:
     """Fill `work` from a state; see `reference.prepare`."""
     form = _form(state, water, column, levels, work)
     _check("the tables of levels", levels, (LEVELS, state.shape[1] + 1))
     _check("the work space", work, (WORKS, *state.shape[1:]))
     if water.size:
         _check("the water", water, state.shape[1:])
-    form.prepare(state, water, column, levels, work)
+    form.prepare(state, water, column, levels, work, sounds)
 
 
 def tendencies(

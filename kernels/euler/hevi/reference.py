@@ -66,8 +66,13 @@ BEYOND = slice(HALO, 1 - HALO)  # and one more: the faces of the owned cells
 WIDE = slice(HALO - FACES_BACK, FACES_BACK + 1 - HALO or None)  # where `work` is filled
 
 
-def prepare(state: np.ndarray, water: np.ndarray, column: np.ndarray, levels: np.ndarray, work: np.ndarray) -> None:
-    """Fill `work` in the owned cells and as far around them as faces reach. column: float64[3, nz] as in the box."""
+def prepare(
+    state: np.ndarray, water: np.ndarray, column: np.ndarray, levels: np.ndarray, work: np.ndarray, sounds: bool = True
+) -> None:
+    """Fill `work` in the owned cells and as far around them as faces reach. column: float64[3, nz] as in the box.
+
+    sounds: False leaves alone what sound and weight alone need: p' - P, stiffness and the deviation of (1 + q_t) rho.
+    """
     base_rho, base_heat, base_pressure = column[:, :, None, None]
     rho, heat = state[RHO] + base_rho, state[RHO_THETA] + base_heat
     west, south = np.roll(rho, 1, axis=2), np.roll(rho, 1, axis=1)
@@ -82,7 +87,8 @@ def prepare(state: np.ndarray, water: np.ndarray, column: np.ndarray, levels: np
     if water.size:
         new[DRY] = 1 / (1 + water)
         new[WEIGHT] = state[RHO] * (1 + water) + base_rho * (water - levels[WATER, :-1, None, None])
-    work[:, :, WIDE, WIDE] = new[:, :, WIDE, WIDE]
+    for row in range(len(work)) if sounds else (U, V, W, THETA, DRY):
+        work[row, :, WIDE, WIDE] = new[row, :, WIDE, WIDE]
 
 
 def tendencies(

@@ -37,7 +37,7 @@ WITHIN, FEWEST = 9 << 20, 8  # bytes of rows of them that stay in the cache, and
 
 
 @jit(borrowed=True)
-def prepare(state, water, column, levels, work):
+def prepare(state, water, column, levels, work, sounds=True):
     nz, tall, wide = state.shape[1:]
     end = wide - FIRST + 1
     for k in range(nz):
@@ -53,6 +53,10 @@ def prepare(state, water, column, levels, work):
                 gate, work[0, k, j, FIRST:end], work[1, k, j, FIRST:end], work[2, k, j, FIRST:end],
                 work[3, k, j, FIRST:end],
             )  # fmt: skip
+            if not sounds:
+                if water.size:
+                    _dryness(water[k, j, FIRST:end], work[6, k, j, FIRST:end])
+                continue
             p, stiff = work[4, k, j, FIRST:end], work[5, k, j, FIRST:end]
             if _pressure(state[4, k, j, FIRST:end], base_heat, base_p, p, stiff):
                 _pressure_far(state[4, k, j, FIRST:end], base_heat, base_p, p, stiff)
@@ -95,6 +99,12 @@ def _pressure_far(heat, base_heat, base_p, p, stiff):
         slope = GAMMA * (base_p + excess) / (heat[i] + base_heat)
         p[i] = excess - slope * heat[i]
         stiff[i] = slope
+
+
+@jit(noalias=True, borrowed=True)
+def _dryness(water, dry):
+    for i in range(u8(len(water))):
+        dry[i] = 1.0 / (1.0 + water[i])
 
 
 @jit(noalias=True, borrowed=True)

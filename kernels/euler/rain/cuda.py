@@ -29,6 +29,28 @@ from hpckit.kernels.euler.rain.numerics import (
 THREADS = threads(128)
 
 
+def total(carried: Any, kinds: int, out: Any) -> None:
+    nz, tall, wide = carried.shape[1:]
+    typed_kernel(_total, out.dtype)[(blocks(wide, THREADS), tall, nz), THREADS](carried, kinds, out)
+
+
+def _total(carried, kinds, out):
+    i, j, k = cuda.grid(1), cuda.blockIdx.y, cuda.blockIdx.z
+    if i < carried.shape[3]:
+        whole = carried[0, k, j, i] + carried[1, k, j, i]
+        for part in range(2, kinds):
+            whole += carried[part, k, j, i]
+        out[k, j + HALO - REACH, i + HALO - REACH] = whole
+
+
+def rain(
+    state: Any, column: Any, size: Any, carried: Any, air: Any, water: Any, thickness: Any, dt: float, rained: Any
+) -> None:
+    air_of(state, column, size, carried, air, water)
+    kessler(air[0], water, air[1], air[2], air[3], thickness, dt, rained)
+    put_back(air, water, column, size, state, carried)
+
+
 def air_of(state: Any, column: Any, size: Any, carried: Any, air: Any, water: Any) -> None:
     _, nz, ny, nx = air.shape
     launch = typed_kernel(_air_of, air.dtype)[(blocks(nx, THREADS), ny, nz), THREADS]

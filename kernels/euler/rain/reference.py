@@ -42,6 +42,14 @@ from hpckit.kernels.euler.rain.constants import (
 )
 
 
+def total(carried: np.ndarray, kinds: int, out: np.ndarray) -> None:
+    """The sum of the first so many mixing ratios, into the cells of `out` that have them (REACH around, of HALO)."""
+    wide = slice(HALO - REACH, REACH - HALO)
+    out[:, wide, wide] = carried[0] + carried[1]
+    for part in carried[2:kinds]:
+        out[:, wide, wide] += part
+
+
 def air_of(
     state: np.ndarray,
     column: np.ndarray,
@@ -74,6 +82,23 @@ def put_back(
     carried[(slice(len(water)), *within)] = water
     heat = air[1] * air[0] * (1.0 + RV / RD * water[VAPOR])
     state[RHO_THETA][inner] = owned(size, 1) * heat - owned(column, 2)[1]
+
+
+def rain(
+    state: np.ndarray, column: np.ndarray, size: np.ndarray, carried: np.ndarray, air: np.ndarray, water: np.ndarray,
+    thickness: np.ndarray, dt: float, rained: np.ndarray,
+) -> None:  # fmt: skip
+    """`air_of`, `kessler` and `put_back` of some rows after the other: as many as air and water have room for."""
+    for start in range(0, len(rained), air.shape[2]):
+        count = min(air.shape[2], len(rained) - start)
+        near, its, wet = slice(start, start + count + 2 * HALO), air[:, :, :count], water[:, :, :count]
+        flat = column if column.ndim == 2 else column[:, :, near]
+        sizes = size if size.ndim == 1 else size[:, near]
+        layers = thickness if thickness.ndim == 1 else thickness[:, start : start + count]
+        part, q = state[:, :, near], carried[:, :, start : start + count + 2 * REACH]
+        air_of(part, flat, sizes, q, its, wet)
+        kessler(its[0], wet, its[1], its[2], its[3], layers, dt, rained[start : start + count])
+        put_back(its, wet, flat, sizes, part, q)
 
 
 def owned(rows: np.ndarray, dims: int) -> np.ndarray:

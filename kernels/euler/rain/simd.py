@@ -33,29 +33,49 @@ def _row_of(cells, level, row, out):
 
 
 @jit
+def total(carried, kinds, out):
+    _total(carried, kinds, out)
+
+
+@jit(noalias=True, borrowed=True)
+def _total(carried, kinds, out):
+    nz, tall, wide = carried.shape[1:]
+    beyond, count = HALO - REACH, u8(wide)
+    for level in range(nz):
+        for j in range(tall):
+            k, row, own, first = u8(level), u8(j), u8(j + beyond), u8(beyond)
+            for i in range(count):
+                out[k, own, first + i] = carried[u8(0), k, row, i] + carried[u8(1), k, row, i]
+            for part in range(u8(2), u8(kinds)):
+                for i in range(count):
+                    out[k, own, first + i] += carried[part, k, row, i]
+
+
+@jit
 def air_of(state, column, size, carried, air, water):
     rows = np.empty((4, air.shape[3]))
     _air_of(
         state[RHO], state[RHO_THETA], column, size, carried, air[0], air[1], air[2], air[3], water, rows[0], rows[1],
-        rows[2], rows[3],
+        rows[2], rows[3], 0, air.shape[2],
     )  # fmt: skip
 
 
 @jit(noalias=True, borrowed=True)
 def _air_of(
     density, heat, column, size, carried, theta, rho, exner, pressure, water, base_rho, base_heat, base_pressure,
-    per_size,
+    per_size, start, rows,
 ):  # fmt: skip
-    nz, ny, nx = theta.shape
+    """Of so many owned rows from `start` on, which are the first ones of theta to water."""
+    nz, _, nx = theta.shape
     first, first_q, count = u8(HALO), u8(REACH), u8(nx)
     for level in range(nz):
-        for j in range(ny):
-            k, row, own, row_q = u8(level), u8(j + HALO), u8(j), u8(j + REACH)
+        for j in range(rows):
+            k, row, own, row_q = u8(level), u8(start + j + HALO), u8(j), u8(start + j + REACH)
             if j == 0 or size.shape[2] > 1:
-                _row_of(column[0], level, j + HALO, base_rho)
-                _row_of(column[1], level, j + HALO, base_heat)
-                _row_of(column[2], level, j + HALO, base_pressure)
-                _row_of(size, level, j + HALO, per_size)
+                _row_of(column[0], level, start + j + HALO, base_rho)
+                _row_of(column[1], level, start + j + HALO, base_heat)
+                _row_of(column[2], level, start + j + HALO, base_pressure)
+                _row_of(size, level, start + j + HALO, per_size)
                 for i in range(count):
                     per_size[i] = 1.0 / per_size[i]
             far = 0
@@ -82,19 +102,19 @@ def _air_of(
 @jit
 def put_back(air, water, column, size, state, carried):
     rows = np.empty((2, air.shape[3]))
-    _put_back(air, water, column[1], size, state[RHO_THETA], carried, rows[0], rows[1])
+    _put_back(air, water, column[1], size, state[RHO_THETA], carried, rows[0], rows[1], 0, air.shape[2])
 
 
 @jit(noalias=True, borrowed=True)
-def _put_back(air, water, column, size, heat, carried, base_heat, sizes):
-    nz, ny, nx = air.shape[1:]
+def _put_back(air, water, column, size, heat, carried, base_heat, sizes, start, rows):
+    nz, _, nx = air.shape[1:]
     first, first_q, count = u8(HALO), u8(REACH), u8(nx)
     for level in range(nz):
-        for j in range(ny):
-            k, row, own, row_q = u8(level), u8(j + HALO), u8(j), u8(j + REACH)
+        for j in range(rows):
+            k, row, own, row_q = u8(level), u8(start + j + HALO), u8(j), u8(start + j + REACH)
             if j == 0 or size.shape[2] > 1:
-                _row_of(column, level, j + HALO, base_heat)
-                _row_of(size, level, j + HALO, sizes)
+                _row_of(column, level, start + j + HALO, base_heat)
+                _row_of(size, level, start + j + HALO, sizes)
             for i in range(count):
                 moist = air[u8(1), k, own, i] * air[u8(0), k, own, i] * (1.0 + RV / RD * water[u8(0), k, own, i])
                 heat[k, row, first + i] = sizes[i] * moist - base_heat[i]
@@ -104,22 +124,41 @@ def _put_back(air, water, column, size, heat, carried, base_heat, sizes):
 
 
 @jit
+def rain(state, column, size, carried, air, water, thickness, dt, rained):
+    nz, at_once, nx = air.shape[1:]
+    fall, rows = np.zeros((nz, nx)), np.zeros((8, nx))
+    theta, rho, exner, pressure = air[0], air[1], air[2], air[3]
+    for start in range(0, len(rained), at_once):
+        count = min(at_once, len(rained) - start)
+        _air_of(
+            state[RHO], state[RHO_THETA], column, size, carried, theta, rho, exner, pressure, water, rows[0], rows[1],
+            rows[2], rows[3], start, count,
+        )  # fmt: skip
+        for j in range(count):
+            _columns(
+                theta, water[0], water[1], water[2], rho, exner, pressure, thickness, dt, rained, j, start + j, fall,
+                rows[0], rows[1], rows[2], rows[3], rows[4], rows[5], rows[6], rows[7],
+            )  # fmt: skip
+        _put_back(air, water, column[1], size, state[RHO_THETA], carried, rows[0], rows[1], start, count)
+
+
+@jit
 def kessler(theta, water, rho, exner, pressure, thickness, dt, rained):
     nz, ny, nx = theta.shape
     fall, rows = np.zeros((nz, nx)), np.zeros((8, nx))
     for j in range(ny):
         _columns(
-            theta, water[0], water[1], water[2], rho, exner, pressure, thickness, dt, rained, j, fall, rows[0], rows[1],
-            rows[2], rows[3], rows[4], rows[5], rows[6], rows[7],
+            theta, water[0], water[1], water[2], rho, exner, pressure, thickness, dt, rained, j, j, fall, rows[0],
+            rows[1], rows[2], rows[3], rows[4], rows[5], rows[6], rows[7],
         )  # fmt: skip
 
 
 @jit(noalias=True, borrowed=True)
 def _columns(
-    theta, vapor, cloud, rain, rho, exner, pressure, thickness, dt, rained, row, fall, come, layer, short, steps, flux,
-    limits, divisors, fallen,
+    theta, vapor, cloud, rain, rho, exner, pressure, thickness, dt, rained, row, ground, fall, come, layer, short,
+    steps, flux, limits, divisors, fallen,
 ):  # fmt: skip
-    """The columns of a row, level by level from the ground up.
+    """The columns of a row, level by level from the ground up; ground: this row among those of thickness and rained.
 
     Where nothing rains or condenses in a row, less is computed. A cell has the same bits there: what is left out is 0.
     """
@@ -135,7 +174,7 @@ def _columns(
             fall[k, i] = 0.0
             falls |= 1 if rain[k, j, i] > 0.0 else 0
         if falls:
-            _thick(thickness, sloping, level, row, layer)
+            _thick(thickness, sloping, level, ground, layer)
             for i in range(count):
                 speed = fall_speed(rain[k, j, i], 0.001 * rho[k, j, i], np.sqrt(rho[u8(0), j, i] / rho[k, j, i]))
                 fall[k, i] = speed
@@ -164,7 +203,7 @@ def _columns(
                 rains |= 1 if rain[k, j, i] != 0.0 or above > 0.0 or c > 0.001 else 0
                 changes |= 1 if v > limit or v < 0.0 or c != 0.0 else 0
             if rains:
-                _thick(thickness, sloping, level, row, layer)
+                _thick(thickness, sloping, level, ground, layer)
                 for i in range(count):
                     on, grams, scale = step < steps[i], 0.001 * rho[k, j, i], 380.0 / pressure[k, j, i]
                     v, c, r, limit = vapor[k, j, i], cloud[k, j, i], rain[k, j, i], limits[i]
@@ -210,7 +249,7 @@ def _columns(
                     light = np.sqrt(rho[u8(0), j, i] / rho[k, j, i])
                     fall[k, i] = fall_speed(rain[k, j, i], 0.001 * rho[k, j, i], light)
     for i in range(count):
-        rained[j, i] += dt * (fallen[i] / steps[i])
+        rained[u8(ground), i] += dt * (fallen[i] / steps[i])
 
 
 @jit
