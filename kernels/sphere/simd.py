@@ -1,4 +1,8 @@
-"""Shallow water on a cubed sphere, Numba: a row of edges in y, a row of edges in x, then the row of cells between."""
+"""Shallow water on a cubed sphere, Numba: a row of edges in y, a row of edges in x, then the row of cells between.
+
+Places that follow from tables are unsigned: else each would be looked at for whether it counts from the end, which
+costs a copy of single numbers as much again.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +18,9 @@ MASS, LEVEL = 0, 4  # rows of the edges: the flux, the carried velocity (X, Y, Z
 
 @jit
 def copy(values, places, ghosts, targets):
-    for part in range(values.shape[0]):
-        for k in range(len(places)):
-            ghosts[part, targets[k]] = values[part, places[k]]
+    for part in range(u8(values.shape[0])):
+        for k in range(u8(len(places))):
+            ghosts[part, u8(targets[k])] = values[part, u8(places[k])]
 
 
 @jit
@@ -34,23 +38,23 @@ def fill(state, ghosts, tables):
                         place = HALO + wide + row
                     if side == 3:
                         place = HALO + high + row
-                    y, x = (HALO + cell, place) if side < 2 else (place, HALO + cell)
+                    y, x = (u8(HALO + cell), u8(place)) if side < 2 else (u8(place), u8(HALO + cell))
                     at = first + row * length
                     if seam:
                         at += tables.near[row, start + cell] - before
                         weights = _weights(tables, row, start + cell)
-                        for part in range(state.shape[0]):
-                            state[part, panel, y, x] = _between(ghosts[part], at, weights)
+                        for part in range(u8(state.shape[0])):
+                            state[part, u8(panel), y, x] = _between(ghosts[part], at, weights)
                     else:
-                        for part in range(state.shape[0]):
-                            state[part, panel, y, x] = ghosts[part, at + cell]
+                        for part in range(u8(state.shape[0])):
+                            state[part, u8(panel), y, x] = ghosts[part, u8(at + cell)]
 
 
 @inlined
 def _weights(tables, row, cell):
     """The weights of a cell of a row beyond a side."""
-    w = tables.weights
-    return w[row, cell, 0], w[row, cell, 1], w[row, cell, 2], w[row, cell, 3], w[row, cell, 4], w[row, cell, 5]
+    w, r, c = tables.weights, u8(row), u8(cell)
+    return w[r, c, u8(0)], w[r, c, u8(1)], w[r, c, u8(2)], w[r, c, u8(3)], w[r, c, u8(4)], w[r, c, u8(5)]
 
 
 @inlined
@@ -88,9 +92,9 @@ def seam_flux(ghosts, bottom_ghosts, tables, physics, out):
                 for row in range(HALO):
                     at = first + (HALO + row) * length + tables.near[row, start + cell] - before
                     weights = _weights(tables, row, start + cell)
-                    for part in range(4):
-                        mine[part, row, cell] = _between(ghosts[part], at, weights)
-                    mine[4, row, cell] = _between(level, at, weights)
+                    for part in range(u8(4)):
+                        mine[part, u8(row), u8(cell)] = _between(ghosts[part], at, weights)
+                    mine[4, u8(row), u8(cell)] = _between(level, at, weights)
             for row in range(HALO):
                 begin = first + row * length + start - before
                 theirs[:4, row, :count] = ghosts[:, begin : begin + count]
