@@ -149,7 +149,7 @@ def test_steps_that_are_repeated_have_the_bits_of_single_steps(mesh, turns):
     many = step.repeated(turns)
     total = A.model(lambda u, v: (u * u + v).sum())
     for axes, stages in (("x", turns), (("y", "x"), 1)):
-        with hp.Mesh(hp.world(), y=1, x=1, periodic=axes) as there:
+        with hp.Mesh(hp.world(), Observer(), y=1, x=1, periodic=axes) as there:
             u, v = field(there, (9, 11)), field(there, (9, 11), 1)
             now = u, v
             for _ in range(turns):
@@ -192,7 +192,7 @@ def test_two_steps_between_walls_are_one_pass_with_their_bits(shape, fills, monk
 
     periodic = tuple(name for name in names if name not in fills)
     level = Level("network", 0, 0.0, 1e10)
-    with hp.Mesh(hp.world(), periodic=periodic, **dict.fromkeys(names, 1)) as there:
+    with hp.Mesh(hp.world(), Observer(), periodic=periodic, **dict.fromkeys(names, 1)) as there:
         start = [field(there, shape, seed, halo=5) for seed in range(3)]
         expected = tuple(start[:2])
         for _ in range(3):
@@ -287,7 +287,7 @@ def test_turns_that_go_over_slabs_together_have_the_bits_of_one_after_the_other(
     together = []
     by_slabs = tape._play_by_slabs
     monkeypatch.setattr(tape, "_play_by_slabs", lambda *args: together.append(len(args[3])) or by_slabs(*args))
-    with hp.Mesh(hp.world(), **dict.fromkeys(names, 1)) as there:
+    with hp.Mesh(hp.world(), Observer(), **dict.fromkeys(names, 1)) as there:
         at = ("face", *("center",) * (len(shape) - 1))
         dec = hp.Decomposition(shape, there.topology, 1)
         u = hp.Field.zeros(there, dec.at(at))
@@ -375,7 +375,7 @@ def test_the_prices_of_a_machine_say_how_many_steps_become_one_pass(mesh):
         for model, many in zip(made, stages, strict=True):
             graph, _ = model._trace(axes, kinds, {}, dec)
             assert len(model.program(graph).stages) == many
-    with hp.Mesh(hp.world(), y=1, x=1, periodic=("y", "x")) as there:
+    with hp.Mesh(hp.world(), Observer(), y=1, x=1, periodic=("y", "x")) as there:
         T = field(there, (13, 11))
         apart, joined = (step.repeated(2, Machine("", (Level(latency=0.0, **level),), 0.0, rate)) for rate in (1e15, 1))
         assert np.array_equal(apart(T, 0.1).interior, joined(T, 0.1).interior)
@@ -407,7 +407,7 @@ def test_an_adjoint_computes_nothing_beyond_walls_at_numbers(mesh):
     def swept(a):
         return 0.2 * (a + a[0, -1] + a[0, 1] + a[1, 0] + a[-1, 0])
 
-    with hp.Mesh(hp.world(), y=1, x=1) as walled:
+    with hp.Mesh(hp.world(), Observer(), y=1, x=1) as walled:
         args = [field(walled, (4, 3), seed) for seed in range(3)]
         for high, passes, deep in ((0.3, 1, 0), (hp.bc.mirror, 2, 1)):
             walls = {"y": (0.0, 0.7), "x": (0.0, high)}
@@ -482,7 +482,7 @@ def test_a_choice_by_numbers_alone_is_made_for_all_cells(mesh):
 
 def test_corners_of_walls_do_not_hang_on_the_halo_of_a_field(mesh):
     """What sits on a wall goes beyond the walls of the dims before it, as in an exchange; in later steps, too."""
-    with hp.Mesh(hp.world(), y=1, x=1) as there:
+    with hp.Mesh(hp.world(), Observer(), y=1, x=1) as there:
         across = hp.Decomposition((5, 7), there.topology, 1, ("center", "face"))
         narrow = dataclasses.replace(across, halo=(0, 0))
         v, plain = (hp.Field.from_global(there, each, np.ones((5, 8))) for each in (across, narrow))
@@ -503,7 +503,7 @@ def test_corners_of_walls_do_not_hang_on_the_halo_of_a_field(mesh):
 @pytest.mark.parametrize("fill", [hp.bc.zero_gradient, hp.bc.mirror, hp.bc.antisymmetric])
 def test_on_devices_walls_are_transposed_in_one_dim_too(fill, monkeypatch):
     """The parts of a script that are not on a tape, here run on the host."""
-    with hp.Mesh(hp.world(), x=1) as line:
+    with hp.Mesh(hp.world(), Observer(), x=1) as line:
         step = A.model(lambda T: T[-2] * T, walls={"x": fill})
         T = field(line, (9,))
         tape = columns_and_rows(step, (T,))
@@ -563,7 +563,7 @@ def test_a_network_within_a_model_has_its_layers_results_and_gradients(mesh, dty
     np.testing.assert_allclose(gu.interior, np.roll(dx[:, 0].reshape(U.shape), -1, 1), rtol=10 * near, atol=near / 10)
     np.testing.assert_allclose(gv.interior, 2 * dx[:, 1].reshape(U.shape), rtol=10 * near, atol=near / 10)
 
-    with hp.Mesh(hp.world(), y=1, x=1) as walled:
+    with hp.Mesh(hp.world(), Observer(), y=1, x=1) as walled:
         u, v, seed = (field(walled, (9, 8), k) for k in range(3))
         cost = A.model(lambda u, v, net, seed: (seed * net(u, v)).sum(), walls={"y": 0.0, "x": 0.0})
         value, (gu, gv, slope, _) = A.gradient(cost)(u, v, image, seed)
@@ -713,7 +713,7 @@ def test_networks_that_do_not_fit_are_refused(mesh):
         with pytest.raises(InputError, match=words):
             A.model(function)(T, net)
     image = A.Network(nn.Convolution(1, 1, padding=1))
-    with hp.Mesh(hp.world(), x=1, periodic="x") as line, pytest.raises(InputError, match="of 1 dims"):
+    with hp.Mesh(hp.world(), Observer(), x=1, periodic="x") as line, pytest.raises(InputError, match="of 1 dims"):
         A.model(lambda T, net: net(T))(field(line, (7,)), image)
 
 
