@@ -205,6 +205,10 @@ def test_what_cannot_be_made_is_named_with_its_line(tmp_path):
     (tmp_path / "in.bad").write_text(TURNED.replace("displace_atoms c move", "displace_atoms c turn"))
     with pytest.raises(InputError, match=r"in\.bad:15: displace_atoms c turn"):
         settings_of(tmp_path / "in.bad")
+    for words in ("-3 4567 tin2", "3 4567 tin2 maxtry 0", "3 4567 tin2 overlap", "3 4567 other"):
+        (tmp_path / "in.bad").write_text(FILLED.replace("3 4567 tin2", words))
+        with pytest.raises(InputError, match=rf"in\.bad:12: create_atoms 1 random {words}: known are"):
+            settings_of(tmp_path / "in.bad")
     (tmp_path / "in.bad").write_text(TURNED.replace("c set 0.5", "d set 0.5"))
     with pytest.raises(InputError, match=r"in\.bad:22: .*no group d"):
         settings_of(tmp_path / "in.bad")

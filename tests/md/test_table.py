@@ -225,6 +225,7 @@ def test_a_mean_without_its_numbers_is_refused_with_its_line(tmp_path):
         ({"columns": ["v_a"], "formulas": [{"name": "a", "formula": "count(all,in)"}]}, "there is no region in"),
         ({"regions": [{"name": "in", "radius": 2.0}]}, "radius, above 0, and across go together"),
         ({"computed": [{"name": "a", "kind": "coord/atom"}]}, "reach is missing"),
+        ({"computed": [{"name": "a", "kind": "rdf", "types": [1]}]}, "partners and types are for coord/atom"),
     ],
 )
 def test_a_column_that_cannot_be_is_refused(given, told):

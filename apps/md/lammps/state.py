@@ -100,8 +100,8 @@ class ScriptState:
 
     def block(self, region: str) -> list[float] | None:
         """The ends along x, y and z of a region of style block, inf where it has none; None for other regions."""
-        ends = self.making.blocks.get(region, [])
-        return self.making.shapes[region]["block"] if len(ends) == 6 else None
+        shape = self.making.regions[region].shape if len(self.making.blocks.get(region, [])) == 6 else None
+        return None if shape is None else shape["block"]
 
     def file(self, name: str) -> Path:
         """A file that a command names: beside the script, in this folder, or in that of LAMMPS's potentials."""

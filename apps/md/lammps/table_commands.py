@@ -87,7 +87,8 @@ class TableCommands:
         left = {name for name, each in computed.items() if table.unknown_within(Computed.model_validate(each))}
         computed = {name: each for name, each in computed.items() if name not in left}
         exchanged = [name for name, fix in self.fixes.named.items() if is_counted(fix)]
-        regions = self.script.making.shapes
+        every = self.script.making.regions.items()
+        regions = {name: {"name": name, **each.shape} for name, each in every if each.shape is not None}
         what = {"computed": [*computed.values()], "formulas": formulas, "exchanged": exchanged}
         table = Table.model_validate({**what, "regions": [*regions.values()]})
         kept = [each for each in given if not table.unknown_of(each)]

@@ -181,6 +181,8 @@ class Computed(Section):
             )
         if (self.kind == "coord/atom") and not self.reach:
             raise ValueError(f"table.computed.reach is missing: {self.name} is coord/atom")
+        if self.kind != "coord/atom" and (self.partners != ALL or self.types):
+            raise ValueError(f"table.computed.partners and types are for coord/atom: {self.name} is {self.kind}")
         if self.within is not None and self.kind not in ("temp", "reduce"):
             raise ValueError(f"table.computed.within is for temp and reduce: {self.name} is {self.kind}")
         return self

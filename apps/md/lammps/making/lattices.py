@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,6 +38,14 @@ ENDS = 1e20  # of a region without an end
 
 Inside = Callable[[np.ndarray], np.ndarray]
 Extent = tuple[np.ndarray, np.ndarray] | None
+
+
+class Region(NamedTuple):
+    """Which places are inside, the box around them (`extent_of`), and what settings say of it (`shape_of`)."""
+
+    inside: Inside
+    extent: Extent
+    shape: dict[str, Any] | None
 
 
 @dataclass(frozen=True)

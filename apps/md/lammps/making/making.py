@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from hpckit.apps.md.lammps.making import velocities as drawn
-from hpckit.apps.md.lammps.making.lattices import Extent, Inside, Lattice, extent_of, region_of, shape_of
+from hpckit.apps.md.lammps.making.lattices import Lattice, Region, extent_of, region_of, shape_of
 from hpckit.apps.md.lammps.making.made import Made, Step
 from hpckit.apps.md.lammps.making.places import TRIES, RandomPlaces, by_cells, named, overlapping, ramp, turn
 from hpckit.apps.md.settings.formulas import is_number
@@ -31,10 +30,8 @@ class Making:
     def __init__(self) -> None:
         self.steps: list[tuple[int, str, Step]] = []
         self.lattice: Lattice | None = None
-        self.regions: dict[str, Inside] = {}
+        self.regions: dict[str, Region] = {}
         self.blocks: dict[str, list[float]] = {}  # the numbers of blocks and prisms
-        self.extents: dict[str, Extent] = {}  # the boxes around regions
-        self.shapes: dict[str, dict[str, Any]] = {}  # blocks, spheres and cylinders, as settings
         self.box = ""
 
     @property
@@ -66,11 +63,10 @@ class Making:
 
     def region(self, name: str, words: list[str]) -> None:
         """A region."""
-        self.regions[name], ends = region_of(words, self.spacing, self.regions)
-        self.extents[name] = extent_of(words, self.spacing, self.extents)
-        self.shapes.pop(name, None)
-        if shape := shape_of(words, self.spacing):
-            self.shapes[name] = {"name": name, **shape}
+        others = self.regions.items()
+        inside, ends = region_of(words, self.spacing, {key: each.inside for key, each in others})
+        extent = extent_of(words, self.spacing, {key: each.extent for key, each in others})
+        self.regions[name] = Region(inside, extent, shape_of(words, self.spacing))
         self.blocks.pop(name, None)
         if ends and words[0] in ("block", "prism") and "out" not in words:
             self.blocks[name] = ends
@@ -105,11 +101,14 @@ class Making:
             elif options[:1] == ["units"] and options[1:2] in (["box"], ["lattice"]):
                 scale = np.ones(3) if options[1] == "box" else scale
                 options = options[2:]
-            elif style == "random" and options[0] in ("overlap", "maxtry") and is_number("".join(options[1:2])):
-                near, tries = (float(options[1]), tries) if options[0] == "overlap" else (near, int(options[1]))
-                options = options[2:]
+            elif style == "random" and options[0] == "overlap" and is_number("".join(options[1:2])):
+                near, options = float(options[1]), options[2:]
+            elif style == "random" and options[0] == "maxtry" and "".join(options[1:2]).isdigit() and int(options[1]):
+                tries, options = int(options[1]), options[2:]
             else:
                 sound = False
+        if style == "random":
+            sound = sound and given[0].isdigit() and given[1].isdigit()
         if style == "region" or (style == "random" and sound and given[2] != "NULL"):
             sound = sound and given[-1] in self.regions
         if not sound or (style in ("box", "region") and self.lattice is None):
@@ -119,10 +118,10 @@ class Making:
             place = np.array([[float(word) for word in given]]) * scale
             return lambda made: made.add(place, np.array([int(kind) - 1]))
         if style == "random":
-            inside, extent = self.regions.get(given[2]), self.extents.get(given[2])
+            inside, extent, _ = self.regions.get(given[2], (None, None, None))
             places = RandomPlaces(int(given[0]), int(given[1]), inside, extent, near, tries)
             return lambda made: places.fill(made, int(kind) - 1)
-        lattice, region = self.lattice, self.regions[given[0]] if given else None
+        lattice, region = self.lattice, self.regions[given[0]].inside if given else None
         assert lattice is not None
 
         def step(made: Made) -> None:
@@ -146,7 +145,7 @@ class Making:
         if style == "region" and words[0] not in self.regions:
             raise ValueError(f"group {name} region {words[0]}: there is no such region")
         finders: dict[str, Callable[[Made], np.ndarray]] = {
-            "region": lambda made: self.regions[words[0]](made.positions),
+            "region": lambda made: self.regions[words[0]].inside(made.positions),
             "type": lambda made: named(made.types + 1, words, int(made.types.max(initial=0)) + 1),
             "id": lambda made: named(made.ids, words, int(made.ids.max(initial=0))),
             "molecule": lambda made: named(made.molecules, words, int(made.molecules.max(initial=0))),
@@ -257,7 +256,7 @@ class Making:
             raise ValueError(f"there is no region {name}")
         return {
             "group": lambda made: made.group(name).copy(),
-            "region": lambda made: self.regions[name](made.positions),
+            "region": lambda made: self.regions[name].inside(made.positions),
             "type": lambda made: named(made.types + 1, [name], int(made.types.max(initial=0)) + 1),
             "atom": lambda made: named(made.ids, [name], int(made.ids.max(initial=0))),
         }[style]

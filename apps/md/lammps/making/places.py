@@ -137,6 +137,10 @@ class RandomPlaces:
             drawn_so_far += 3 * DRAWS
             places = low + draws * (high - low)
             fits = np.ones(DRAWS, bool) if self.inside is None else self.inside(places)
+            if not self.near and fits.all():  # as in a block
+                found += [*places[:missing]]
+                missing, tried = max(missing - DRAWS, 0), 0
+                continue
             for place, fit in zip(places, fits.tolist(), strict=True):
                 tried += 1
                 takes = fit and not self._is_near(made, found, place)
